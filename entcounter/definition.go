@@ -1,0 +1,136 @@
+package entcounter
+
+import (
+	"fmt"
+	"sync"
+
+	"entgo.io/ent/schema/field"
+)
+
+// Schema is what generated code tells the runtime about one generated ent
+// package: its counters, and the tables through which ent can change a counted
+// row. It is written once by code generation and never changed.
+type Schema struct {
+	// Counters in declaration order.
+	Counters []*Definition
+	// Tables that are counted or from which a foreign key can reach a counted
+	// table, by table name.
+	Tables map[string]*Table
+
+	index   sync.Once
+	byTable map[string][]counted
+}
+
+// Definition describes one counter and where its rows are counted.
+type Definition struct {
+	// Name as declared: "File".
+	Name string
+	// Table holds the folded rows; it is also the name by which queries on the
+	// generated type refer to their source.
+	Table string
+	// Journal holds the deltas not yet folded.
+	Journal string
+	// Key columns, in order. The counter table, the journal and the generated
+	// type use the same names.
+	Key []Column
+	// Measures, in order.
+	Measures []Measure
+	// Sources are the counted tables.
+	Sources []*Source
+}
+
+// Column is a typed column of a table.
+type Column struct {
+	Name string
+	// Type is the ent type of the column.
+	Type field.Type
+	// Faithful tells that the database stores a value of this column exactly as
+	// ent passes it, so that a value in a mutation is the value of the row. It is
+	// false for columns with a database type of the user's own choice.
+	Faithful bool
+	// Bits is the size of an integer column in bits, 0 for other types.
+	Bits int
+}
+
+// Measure is one additive quantity of a counter.
+type Measure struct {
+	// Name is the column on the counter table and on the generated type.
+	Name string
+	// Delta is the column on the journal.
+	Delta string
+}
+
+// Source tells how rows of one counted table map to keys and measures.
+type Source struct {
+	// Table is the counted table.
+	Table string
+	// Key columns of the counted table, in the order of Definition.Key.
+	Key []Column
+	// Measures in the order of Definition.Measures: the column that is summed,
+	// or a column without a name where rows are counted.
+	Measures []Column
+}
+
+// Table is a table that ent writes and that the hooks need to know.
+type Table struct {
+	Name string
+	// ID columns: one, or two for an edge schema with a composite id.
+	ID []Column
+	// Unique lists the column sets of the unique indexes, the primary key not
+	// included.
+	Unique [][]Column
+	// Defaults names the columns for which the database supplies a value when an
+	// insert leaves them out.
+	Defaults []string
+	// ReferencedBy lists the foreign keys that point at this table and whose
+	// delete action reaches a counted row, directly or further on.
+	ReferencedBy []ForeignKey
+}
+
+// ForeignKey is a reference to a table from a column of another (or the same).
+type ForeignKey struct {
+	// Table that holds the column.
+	Table string
+	// Column that refers, and the column it refers to.
+	Column, RefColumn Column
+	// OnDelete is what the database does to the referring rows.
+	OnDelete DeleteAction
+}
+
+// DeleteAction is what a foreign key does when the row it refers to is deleted.
+type DeleteAction string
+
+// The delete actions that change rows.
+const (
+	Cascade DeleteAction = "CASCADE"
+	SetNull DeleteAction = "SET NULL"
+)
+
+// LockTable is the table that serialises folds and rebuilds. All counters of a
+// database share it.
+const LockTable = "counter_locks"
+
+// Columns of the generated tables that are no key and no measure. A counter
+// cannot use them as names of its own.
+const (
+	// ColumnUpdatedAt is the newest insertion time of any delta of a key.
+	ColumnUpdatedAt = "updated_at"
+	// ColumnPending is the number of journal rows that a read had to add. It is a
+	// column of the generated type only.
+	ColumnPending = "pending"
+	// ColumnInsertedAt is the time at which the database took a journal row.
+	ColumnInsertedAt = "inserted_at"
+	// ColumnJournalID is the primary key of the journal.
+	ColumnJournalID = "id"
+)
+
+// Counter returns the definition of the named counter. It panics if the schema
+// has none, which only wrong generated code can bring about.
+func (s *Schema) Counter(name string) *Definition {
+	for _, d := range s.Counters {
+		if d.Name == name {
+			return d
+		}
+	}
+	panic(fmt.Sprintf("entcounter: no counter %q in schema", name))
+}
