@@ -1,0 +1,54 @@
+package entcounter
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"entgo.io/ent/dialect"
+)
+
+// More error numbers of MySQL and MariaDB.
+const (
+	mysqlDuplicateKey  = 1062
+	mysqlLockTableFull = 1206
+	mysqlGroupConflict = 3101
+)
+
+// More primary result codes of SQLite.
+const (
+	sqliteNoMemory  = 7
+	sqliteInterrupt = 9
+	sqliteIOError   = 10
+	sqliteCorrupt   = 11
+	sqliteFull      = 13
+)
+
+// endsTransaction reports whether, with this error, the server may have rolled
+// back more than the statement that failed. What follows would then run outside
+// of any transaction. PostgreSQL refuses it by itself.
+func endsTransaction(dialectName string, err error, writer bool, timeoutRollsBack func() bool) bool {
+	if errors.Is(err, driver.ErrBadConn) {
+		return true
+	}
+	switch dialectName {
+	case dialect.MySQL:
+		switch serverErrorOf(err).mysql {
+		case mysqlDeadlock, mysqlRecordChanged, mysqlLockTableFull, mysqlGroupConflict:
+			return true
+		case mysqlLockTimeout:
+			return timeoutRollsBack()
+		}
+	case dialect.SQLite:
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return true
+		}
+		switch serverErrorOf(err).sqlite {
+		case sqliteInterrupt, sqliteFull, sqliteIOError, sqliteNoMemory, sqliteCorrupt:
+			return true
+		case sqliteBusy:
+			return writer
+		}
+	}
+	return false
+}

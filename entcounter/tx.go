@@ -1,0 +1,382 @@
+package entcounter
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/sql"
+)
+
+// ErrTransactionFailed is returned by every statement and by the commit of a
+// transaction that the server rolled back on its own (a deadlock, say) or in
+// which a counted mutation failed half-way. Such a transaction cannot be
+// committed with correct counts: roll it back and run it again as a whole. The
+// error that caused it is wrapped.
+var ErrTransactionFailed = errors.New("entcounter: transaction failed, roll it back and retry it as a whole")
+
+// Tx is a transaction with the counter changes that it has not written yet. It
+// wraps the transaction of a user, or one opened for a single mutation, inside
+// of all of the user's commit hooks, so that a change and its deltas commit or
+// roll back together.
+type Tx struct {
+	inner   dialect.Tx
+	dialect string
+	schema  *Schema
+
+	mu       sync.Mutex
+	pending  changes
+	ctx      context.Context // of the last mutation, for the flush at commit
+	failed   error
+	written  int64 // rows affected by statements
+	insertID int64 // of the last statement
+	writer   bool  // SQLite's write lock is held
+}
+
+// NewTx wraps a transaction. Generated code calls it; there is no other use.
+func NewTx(inner dialect.Tx, dialectName string, schema *Schema) *Tx {
+	return &Tx{inner: inner, dialect: dialectName, schema: schema, ctx: context.Background()}
+}
+
+// Exec implements dialect.ExecQuerier.
+func (t *Tx) Exec(ctx context.Context, query string, args, v any) error {
+	if err := t.before(ctx, query); err != nil {
+		return err
+	}
+	var own sql.Result
+	res, ok := v.(*sql.Result)
+	if !ok {
+		if v != nil {
+			return fmt.Errorf("entcounter: invalid type %T, expect *sql.Result", v)
+		}
+		res = &own
+	}
+	if err := t.inner.Exec(ctx, query, args, res); err != nil {
+		return t.observe(err)
+	}
+	n, err := (*res).RowsAffected()
+	if err != nil {
+		n = 1 // not known: it may have changed something
+	}
+	id, err := (*res).LastInsertId()
+	if err != nil {
+		id = 0 // PostgreSQL
+	}
+	t.noteWrite(n, id)
+	return nil
+}
+
+// Query implements dialect.ExecQuerier.
+func (t *Tx) Query(ctx context.Context, query string, args, v any) error {
+	if err := t.before(ctx, query); err != nil {
+		return err
+	}
+	if err := t.inner.Query(ctx, query, args, v); err != nil {
+		return t.observe(err)
+	}
+	if rows, ok := v.(*sql.Rows); ok && rows.ColumnScanner != nil {
+		rows.ColumnScanner = &watchedRows{rows.ColumnScanner, t, !startsWith(query, "SELECT")}
+	}
+	return nil
+}
+
+// ExecContext passes a statement of the user's own on to the transaction, as
+// ent's sql/execquery feature does. Rows that it changes are not counted: see
+// the generated Journal method. Savepoints are understood.
+func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (stdsql.Result, error) {
+	ex, ok := t.inner.(interface {
+		ExecContext(context.Context, string, ...any) (stdsql.Result, error)
+	})
+	if !ok {
+		return nil, fmt.Errorf("entcounter: ExecContext is not supported by transaction of type %T", t.inner)
+	}
+	if err := t.before(ctx, query); err != nil {
+		return nil, err
+	}
+	res, err := ex.ExecContext(ctx, query, args...)
+	if err != nil {
+		return nil, t.observe(err)
+	}
+	t.noteWrite(1, 0)
+	return res, nil
+}
+
+// QueryContext passes a query of the user's own on to the transaction.
+func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*stdsql.Rows, error) {
+	q, ok := t.inner.(interface {
+		QueryContext(context.Context, string, ...any) (*stdsql.Rows, error)
+	})
+	if !ok {
+		return nil, fmt.Errorf("entcounter: QueryContext is not supported by transaction of type %T", t.inner)
+	}
+	if err := t.before(ctx, query); err != nil {
+		return nil, err
+	}
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, t.observe(err)
+	}
+	return rows, nil
+}
+
+// Commit writes the pending deltas and commits. A failed transaction is rolled
+// back instead.
+func (t *Tx) Commit() error {
+	if err := t.Flush(t.ctx); err != nil {
+		if rerr := t.inner.Rollback(); rerr != nil {
+			err = errors.Join(err, rerr)
+		}
+		return err
+	}
+	return t.inner.Commit()
+}
+
+// Rollback rolls the transaction back and forgets its deltas.
+func (t *Tx) Rollback() error {
+	t.mu.Lock()
+	t.pending = changes{}
+	t.mu.Unlock()
+	return t.inner.Rollback()
+}
+
+// Add adds deltas to those that the transaction writes when it commits.
+func (t *Tx) Add(ctx context.Context, d *Definition, deltas []Delta) error {
+	var c changes
+	for _, delta := range deltas {
+		if err := c.add(d, delta.Key, delta.Measures, 1); err != nil {
+			return err
+		}
+	}
+	return t.merge(ctx, &c)
+}
+
+// merge takes over the changes of one mutation that succeeded.
+func (t *Tx) merge(ctx context.Context, c *changes) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failed != nil {
+		return t.failed
+	}
+	// A commit has no context of its own. The values of this one may matter to the
+	// driver; its end does not concern the deltas of rows already changed.
+	t.ctx = context.WithoutCancel(ctx)
+	return t.pending.merge(c)
+}
+
+// Flush writes the pending deltas to the journals: one row for each key with a
+// change that is not zero. It runs at commit and before a counter is read in the
+// transaction.
+func (t *Tx) Flush(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failed != nil {
+		return t.failed
+	}
+	if len(t.pending.byCounter) == 0 {
+		return nil
+	}
+	for _, d := range t.schema.Counters {
+		deltas := t.pending.drain(d)
+		if len(deltas) == 0 {
+			continue
+		}
+		if err := insertJournal(ctx, t.inner, t.dialect, d, deltas); err != nil {
+			// The deltas are lost to this transaction, which must not commit without
+			// them.
+			t.failed = fmt.Errorf("%w: %w", ErrTransactionFailed, err)
+			return t.failed
+		}
+		t.written++
+	}
+	return nil
+}
+
+// fail makes the transaction impossible to commit.
+func (t *Tx) fail(cause error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failed == nil {
+		t.failed = fmt.Errorf("%w: %w", ErrTransactionFailed, cause)
+	}
+	t.pending = changes{}
+}
+
+// before refuses statements on a failed transaction: the server may have ended
+// it, and a write would then commit at once and uncounted. It also keeps deltas
+// and savepoints together: what precedes a savepoint is written before it, what
+// follows it is forgotten with it.
+func (t *Tx) before(ctx context.Context, query string) error {
+	t.mu.Lock()
+	failed := t.failed
+	t.mu.Unlock()
+	switch {
+	case failed != nil:
+		return failed
+	case startsWith(query, "SAVEPOINT"):
+		return t.Flush(ctx)
+	case startsWith(query, "ROLLBACK TO"), startsWith(query, "ROLLBACK WORK TO"), startsWith(query, "ROLLBACK TRANSACTION TO"):
+		t.mu.Lock()
+		t.pending = changes{}
+		t.mu.Unlock()
+	}
+	return nil
+}
+
+// noteWrite records a statement that affected rows.
+func (t *Tx) noteWrite(affected, insertID int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.insertID = insertID
+	if affected > 0 {
+		t.written += affected
+		t.writer = true
+	}
+}
+
+// affected counts the rows that statements affected so far.
+func (t *Tx) affected() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.written
+}
+
+// lastInsertID is the insert id of the last statement, where the server has one.
+func (t *Tx) lastInsertID() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.insertID
+}
+
+func (t *Tx) isFailed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed != nil
+}
+
+// isWriter reports whether the transaction holds SQLite's write lock.
+func (t *Tx) isWriter() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.writer
+}
+
+func (t *Tx) becameWriter() {
+	t.mu.Lock()
+	t.writer = true
+	t.mu.Unlock()
+}
+
+// observe looks at an error of the transaction's for one that ended it.
+func (t *Tx) observe(err error) error {
+	if err == nil {
+		return nil
+	}
+	if endsTransaction(t.dialect, err, t.isWriter(), t.rollsBackOnTimeout) {
+		t.fail(err)
+	}
+	return err
+}
+
+// rollsBackOnTimeout asks an InnoDB server whether a lock wait timeout has
+// rolled back the whole transaction rather than the statement.
+func (t *Tx) rollsBackOnTimeout() bool {
+	var rows sql.Rows
+	if err := t.inner.Query(context.Background(), "SELECT @@innodb_rollback_on_timeout", []any{}, &rows); err != nil {
+		return true
+	}
+	defer rows.Close()
+	on, err := sql.ScanBool(rows)
+	return err != nil || on
+}
+
+// watchedRows tells the transaction what happens while rows are read. MySQL
+// sends the columns before it runs the statement, so that a deadlock in a
+// locking read shows up only here; and an INSERT … RETURNING has changed
+// something when it returns a row.
+type watchedRows struct {
+	sql.ColumnScanner
+	tx     *Tx
+	writes bool
+}
+
+func (r *watchedRows) Next() bool {
+	ok := r.ColumnScanner.Next()
+	if ok && r.writes {
+		r.tx.noteWrite(1, 0)
+	}
+	return ok
+}
+
+func (r *watchedRows) Err() error   { return r.tx.observe(r.ColumnScanner.Err()) }
+func (r *watchedRows) Close() error { return r.tx.observe(r.ColumnScanner.Close()) }
+
+// startsWith reports whether a statement starts with a keyword.
+func startsWith(query, keyword string) bool {
+	query = strings.TrimLeft(query, " \t\r\n(")
+	return len(query) >= len(keyword) && strings.EqualFold(query[:len(keyword)], keyword)
+}
+
+// opDriver is the driver of a transaction opened for one mutation. Like the one
+// that ent generates for a user's transaction, it hands itself out as the
+// transaction, and its Commit and Rollback do nothing: the owner ends it.
+type opDriver struct {
+	tx *Tx
+}
+
+func (d opDriver) Exec(ctx context.Context, query string, args, v any) error {
+	return d.tx.Exec(ctx, query, args, v)
+}
+
+func (d opDriver) Query(ctx context.Context, query string, args, v any) error {
+	return d.tx.Query(ctx, query, args, v)
+}
+
+func (d opDriver) Tx(context.Context) (dialect.Tx, error) { return d, nil }
+func (d opDriver) Dialect() string                        { return d.tx.dialect }
+func (opDriver) Close() error                             { return nil }
+func (opDriver) Commit() error                            { return nil }
+func (opDriver) Rollback() error                          { return nil }
+
+// counterTx is implemented by the transaction driver that ent generates.
+type counterTx interface {
+	// CounterTx returns the wrapper around the inner transaction, after having
+	// put it there if there was none and wrap is given.
+	CounterTx(wrap func(dialect.Tx) *Tx) *Tx
+}
+
+// transactionOf returns the wrapper of the user's transaction that a driver is
+// bound to, if it is bound to one and the wrapper is in place.
+func transactionOf(drv dialect.Driver) (*Tx, bool) {
+	return wrapper(drv, nil)
+}
+
+// transaction returns the wrapper of the user's transaction that a driver is
+// bound to, if it is bound to one. It puts the wrapper in place.
+func (s *Schema) transaction(drv dialect.Driver) (*Tx, bool) {
+	return wrapper(drv, func(inner dialect.Tx) *Tx { return NewTx(inner, drv.Dialect(), s) })
+}
+
+func wrapper(drv dialect.Driver, wrap func(dialect.Tx) *Tx) (*Tx, bool) {
+	for {
+		switch d := drv.(type) {
+		case *dialect.DebugDriver:
+			drv = d.Driver
+		case opDriver:
+			return d.tx, true
+		case counterTx:
+			t := d.CounterTx(wrap)
+			return t, t != nil
+		default:
+			return nil, false
+		}
+	}
+}
+
+var (
+	_ dialect.Tx     = (*Tx)(nil)
+	_ dialect.Driver = opDriver{}
+)
