@@ -1,0 +1,1124 @@
+package entcounter
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/sql"
+	"entgo.io/ent/dialect/sql/sqlgraph"
+	"entgo.io/ent/schema/field"
+)
+
+// Every write that ent makes ends in one of the five functions below, with its
+// final fields, edges and predicate: inside of all hooks and privacy rules of
+// the user. Each derives deltas from the rows as the transaction finds them
+// under its own locks, in the cheapest way that is exact:
+//
+//   - pass through: the mutation cannot change a counter;
+//   - affected rows: the predicate pins the whole key and rows are only counted,
+//     so the statement's own row count is the delta;
+//   - from the spec: a create whose values are known;
+//   - locked rows: the rows are read under lock, and exactly these are changed;
+//     what the mutation sets is known, so is the image after;
+//   - images: as above, and the rows are read again afterwards.
+//
+// The last one is the definition: delta = image after − image before.
+
+// CreateNode creates a row, like sqlgraph.CreateNode.
+func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.CreateSpec) error {
+	if len(s.counted(spec.Table)) == 0 && !s.countedEdges(spec.Edges) {
+		s.transaction(drv)
+		return sqlgraph.CreateNode(ctx, drv, spec)
+	}
+	return s.mutate(ctx, drv, func(m *mutation) error {
+		return m.create([]*sqlgraph.CreateSpec{spec}, spec.OnConflict, func(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) error {
+			node := *nodes[0]
+			node.OnConflict = onConflict
+			return sqlgraph.CreateNode(ctx, m.drv, &node)
+		})
+	})
+}
+
+// BatchCreate creates rows, like sqlgraph.BatchCreate.
+func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlgraph.BatchCreateSpec) error {
+	isCounted := func(n *sqlgraph.CreateSpec) bool {
+		return len(s.counted(n.Table)) > 0 || s.countedEdges(n.Edges)
+	}
+	if !slices.ContainsFunc(spec.Nodes, isCounted) {
+		s.transaction(drv)
+		return sqlgraph.BatchCreate(ctx, drv, spec)
+	}
+	return s.mutate(ctx, drv, func(m *mutation) error {
+		return m.create(spec.Nodes, spec.OnConflict, func(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) error {
+			batch := *spec
+			batch.Nodes, batch.OnConflict = nodes, onConflict
+			return sqlgraph.BatchCreate(ctx, m.drv, &batch)
+		})
+	})
+}
+
+// UpdateNode updates one row, like sqlgraph.UpdateNode.
+func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.UpdateSpec) error {
+	set := setOf(drv.Dialect(), spec)
+	counters := s.countedBy(spec.Node.Table, set.changes)
+	if len(counters) == 0 && !s.countedEdges(spec.Edges.Add) && !s.countedEdges(spec.Edges.Clear) {
+		s.transaction(drv)
+		return sqlgraph.UpdateNode(ctx, drv, spec)
+	}
+	return s.mutate(ctx, drv, func(m *mutation) error { return m.updateOne(spec, set, counters) })
+}
+
+// UpdateNodes updates the rows that match, like sqlgraph.UpdateNodes.
+func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.UpdateSpec) (affected int, err error) {
+	set := setOf(drv.Dialect(), spec)
+	counters := s.countedBy(spec.Node.Table, set.changes)
+	edges := s.countedEdges(spec.Edges.Add) || s.countedEdges(spec.Edges.Clear)
+	if len(counters) == 0 && !edges {
+		s.transaction(drv)
+		return sqlgraph.UpdateNodes(ctx, drv, spec)
+	}
+	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
+		switch {
+		case edges:
+			affected, err = m.updateWithEdges(spec)
+		default:
+			affected, err = m.update(spec, set, counters)
+		}
+		return err
+	})
+	return affected, err
+}
+
+// DeleteNodes deletes the rows that match, like sqlgraph.DeleteNodes.
+func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.DeleteSpec) (affected int, err error) {
+	counters := s.counted(spec.Node.Table)
+	t := s.Tables[spec.Node.Table]
+	if len(counters) == 0 && (t == nil || len(t.ReferencedBy) == 0) {
+		s.transaction(drv)
+		return sqlgraph.DeleteNodes(ctx, drv, spec)
+	}
+	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
+		affected, err = m.delete(spec, t, counters)
+		return err
+	})
+	return affected, err
+}
+
+// mutate runs a counted mutation in the user's transaction or, where there is
+// none, in one of its own.
+func (s *Schema) mutate(ctx context.Context, drv dialect.Driver, op func(*mutation) error) (err error) {
+	if tx, ok := s.transaction(drv); ok {
+		return s.run(ctx, tx, drv, op)
+	}
+	inner, err := drv.Tx(ctx)
+	if err != nil {
+		return err
+	}
+	tx := NewTx(inner, drv.Dialect(), s)
+	committing := false
+	defer func() {
+		// An error, or a panic in a function of the user's.
+		if !committing {
+			if rerr := tx.Rollback(); rerr != nil && err != nil {
+				err = fmt.Errorf("%w: %v", err, rerr)
+			}
+		}
+	}()
+	if err := s.run(ctx, tx, opDriver{tx}, op); err != nil {
+		return err
+	}
+	committing = true
+	return tx.Commit()
+}
+
+// run runs a mutation and hands its changes to the transaction when it
+// succeeded. A failed statement has changed nothing; a mutation that failed
+// after one that changed rows leaves rows that nothing has counted, and the
+// transaction cannot commit any more.
+func (s *Schema) run(ctx context.Context, tx *Tx, drv dialect.Driver, op func(*mutation) error) error {
+	m := &mutation{
+		schema:  s,
+		ctx:     ctx,
+		tx:      tx,
+		drv:     drv,
+		dialect: drv.Dialect(),
+		builder: sql.Dialect(drv.Dialect()),
+	}
+	before := tx.affected()
+	err := op(m)
+	if err == nil {
+		err = tx.merge(ctx, &m.changes)
+	}
+	if err != nil && tx.affected() != before {
+		tx.fail(err)
+	}
+	return err
+}
+
+// counted returns the counters over a table.
+func (s *Schema) counted(table string) []counted {
+	s.index.Do(func() {
+		s.byTable = make(map[string][]counted)
+		for _, d := range s.Counters {
+			for _, source := range d.Sources {
+				s.byTable[source.Table] = append(s.byTable[source.Table], counted{d, source})
+			}
+		}
+	})
+	return s.byTable[table]
+}
+
+// countedBy returns the counters over a table that depend on a changed column.
+func (s *Schema) countedBy(table string, changed func(column string) bool) []counted {
+	all := s.counted(table)
+	if len(all) == 0 {
+		return nil
+	}
+	var some []counted
+	for _, c := range all {
+		if c.reads(changed) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// countedEdges reports whether an edge is kept in another table's rows that a
+// counter depends on.
+func (s *Schema) countedEdges(edges []*sqlgraph.EdgeSpec) bool {
+	return slices.ContainsFunc(edges, s.countedEdge)
+}
+
+func (s *Schema) countedEdge(e *sqlgraph.EdgeSpec) bool {
+	switch {
+	case e.Rel == sqlgraph.M2M:
+		return len(s.counted(e.Table)) > 0
+	case isExternal(e):
+		return len(s.countedBy(e.Table, func(column string) bool { return column == e.Columns[0] })) > 0
+	}
+	return false
+}
+
+// isExternal reports whether the edge is a foreign key in other rows than the
+// mutated one.
+func isExternal(e *sqlgraph.EdgeSpec) bool {
+	return e.Rel == sqlgraph.O2M || e.Rel == sqlgraph.O2O && !e.Inverse
+}
+
+// isOwn reports whether the edge is a foreign key in the mutated row itself.
+func isOwn(e *sqlgraph.EdgeSpec) bool {
+	return e.Rel == sqlgraph.M2O || e.Rel == sqlgraph.O2O && (e.Inverse || e.Bidi)
+}
+
+// table returns what the hooks know about a table.
+func (m *mutation) table(name string) (*Table, error) {
+	t, ok := m.schema.Tables[name]
+	if !ok {
+		return nil, fmt.Errorf("entcounter: table %q is missing in the generated schema", name)
+	}
+	return t, nil
+}
+
+// create inserts rows by exec, and counts them.
+func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption, exec func([]*sqlgraph.CreateSpec, []sql.ConflictOption) error) error {
+	counters := m.schema.counted(nodes[0].Table)
+	joins := false
+	for _, n := range nodes {
+		for _, e := range n.Edges {
+			switch {
+			case !m.schema.countedEdge(e):
+			case e.Rel == sqlgraph.M2M:
+				joins = true
+			default:
+				if err := m.touchTargets(e); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if len(onConflict) > 0 && (len(counters) > 0 || joins) {
+		if joins {
+			return fmt.Errorf("entcounter: upsert into %q adds edges that are counted rows of a join table, which may exist already: create or update the row first, then add the edges: %w", nodes[0].Table, errors.ErrUnsupported)
+		}
+		return m.upsert(nodes, onConflict, counters, exec)
+	}
+	if err := exec(nodes, onConflict); err != nil {
+		return err
+	}
+	if joins {
+		for _, n := range nodes {
+			if err := m.adoptJoins(n.Edges, [][]any{{n.ID.Value}}); err != nil {
+				return err
+			}
+		}
+	}
+	if err := m.settle(); err != nil {
+		return err
+	}
+	if len(counters) == 0 {
+		return nil
+	}
+	return m.countCreated(nodes, counters)
+}
+
+// countCreated counts inserted rows from their specs and reads back those whose
+// values only the database knows.
+func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, counters []counted) error {
+	t, err := m.table(nodes[0].Table)
+	if err != nil {
+		return err
+	}
+	columns := columnsOf(counters)
+	var unknown [][]any
+	sets := make([]columnSet, len(nodes))
+	for i, n := range nodes {
+		sets[i] = insertSetOf(n)
+	}
+	for i, n := range nodes {
+		values, ok := make(map[string]any, len(columns)), true
+		for _, c := range columns {
+			a, given := sets[i][c.Name]
+			if !given {
+				// One statement has one list of columns: a column that another row of the
+				// batch sets is NULL in this one.
+				elsewhere := slices.ContainsFunc(sets, func(o columnSet) bool { _, ok := o[c.Name]; return ok })
+				if ok = elsewhere || !slices.Contains(t.Defaults, c.Name); !ok {
+					break
+				}
+				continue
+			}
+			if values[c.Name], ok = a.apply(c, nil); !ok {
+				break
+			}
+		}
+		if ok {
+			if err := m.countRow(counters, row{values: values}, 1); err != nil {
+				return err
+			}
+			continue
+		}
+		id, err := createdID(t, n, sets[i])
+		if err != nil {
+			return err
+		}
+		unknown = append(unknown, id)
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	found, err := m.imageOf(t, nodes[0].Schema, counters, unknown)
+	if err == nil && found != len(unknown) {
+		err = fmt.Errorf("entcounter: %d of %d rows inserted into %q cannot be read back by id", len(unknown)-found, len(unknown), t.Name)
+	}
+	return err
+}
+
+// createdID returns the id of an inserted row.
+func createdID(t *Table, n *sqlgraph.CreateSpec, set columnSet) ([]any, error) {
+	id := make([]any, len(t.ID))
+	for i, c := range t.ID {
+		var v any
+		if n.ID != nil && n.ID.Column == c.Name {
+			v = n.ID.Value
+		} else if a, ok := set[c.Name]; ok {
+			v = a.value
+		}
+		norm, err := normalizeValue(c, v)
+		if err != nil {
+			return nil, err
+		}
+		if norm == nil {
+			return nil, fmt.Errorf("entcounter: the id of a row inserted into %q is known to the database only, so the row cannot be counted: set the id in the application", t.Name)
+		}
+		id[i] = norm
+	}
+	return id, nil
+}
+
+// update changes the rows of one table that match.
+func (m *mutation) update(spec *sqlgraph.UpdateSpec, set updateSet, counters []counted) (int, error) {
+	if pins, ok := m.pinned(spec, set, counters); ok {
+		return m.updatePinned(spec, set, counters, pins)
+	}
+	t, err := m.table(spec.Node.Table)
+	if err != nil {
+		return 0, err
+	}
+	affected := 0
+	err = m.inChunks(selection{
+		table:   t,
+		schema:  spec.Node.Schema,
+		columns: columnsOf(counters),
+		where:   spec.Predicate,
+		lock:    set.lockStrength(t),
+	}, !set.filters, func(rows []row) error {
+		exact := *spec
+		exact.Predicate = withIDs(t, idsOf(rows))
+		n, err := m.changeRows(t, rows, set, counters, spec.Node.Schema, func() (int, error) {
+			return sqlgraph.UpdateNodes(m.ctx, m.drv, &exact)
+		})
+		affected += n
+		return err
+	})
+	return affected, err
+}
+
+// changeRows takes the images of locked rows around a statement that changes
+// exactly these. The image after is computed where the statement leaves no
+// doubt, and read otherwise.
+func (m *mutation) changeRows(t *Table, rows []row, set updateSet, counters []counted, schema string, change func() (int, error)) (int, error) {
+	computed := make([]row, 0, len(rows))
+	for _, r := range rows {
+		if err := m.countRow(counters, r, -1); err != nil {
+			return 0, err
+		}
+		if next, ok := set.apply(columnsOf(counters), r); ok {
+			computed = append(computed, next)
+		}
+	}
+	n, err := change()
+	if err != nil {
+		return n, err
+	}
+	if len(computed) == len(rows) {
+		for _, r := range computed {
+			if err := m.countRow(counters, r, 1); err != nil {
+				return n, err
+			}
+		}
+		return n, nil
+	}
+	_, err = m.imageOf(t, schema, counters, idsOf(rows))
+	return n, err
+}
+
+// inChunks locks the rows of a selection and hands them on in chunks. A set
+// larger than a chunk is walked in id order, so that memory stays bounded. That
+// needs a predicate on the row's own columns alone, whose answer for a row does
+// not change with what the mutation does to others; one that says more (a
+// sub-query) is evaluated once, for all rows.
+func (m *mutation) inChunks(s selection, divisible bool, each func([]row) error) error {
+	if divisible {
+		divisible = m.ownColumnsOnly(s.table.Name, s.where)
+	}
+	where := s.where
+	if divisible {
+		s.limit = lockChunk
+	}
+	for {
+		var rows []row
+		if err := m.locked(s, func(r row) error { rows = append(rows, r); return nil }); err != nil {
+			return err
+		}
+		full := divisible && len(rows) == lockChunk
+		if full && !s.ordered {
+			// The set is large: start again in id order. Rows stay locked.
+			s.ordered = true
+			continue
+		}
+		for chunk := range slices.Chunk(rows, lockChunk) {
+			if err := each(chunk); err != nil {
+				return err
+			}
+		}
+		if !full {
+			return nil
+		}
+		s.where = all(where, after(s.table, rows[len(rows)-1].id))
+	}
+}
+
+// ownColumnsOnly reports whether the predicate of a mutation reads nothing but
+// columns of the row that it is evaluated for.
+func (m *mutation) ownColumnsOnly(table string, where func(*sql.Selector)) bool {
+	for _, c := range m.conjuncts(table, where) {
+		if !c.known {
+			return false
+		}
+	}
+	return true
+}
+
+// conjuncts takes the predicate of a mutation apart.
+func (m *mutation) conjuncts(table string, where func(*sql.Selector)) []conjunct {
+	if where == nil {
+		return nil
+	}
+	selector := m.builder.Select().From(m.builder.Table(table)).WithContext(m.ctx)
+	where(selector)
+	return conjuncts(m.dialect, table, selector.P())
+}
+
+// pins returns the normalised values to which a predicate pins columns.
+func (m *mutation) pins(table string, where func(*sql.Selector), columns []Column) (map[string]any, bool) {
+	values := make(map[string]any, len(columns))
+	for _, c := range m.conjuncts(table, where) {
+		if c.pin != "" {
+			values[c.pin] = c.value
+		}
+	}
+	for _, c := range columns {
+		v, ok := values[c.Name]
+		if !ok || v == nil || !c.Faithful {
+			return nil, false
+		}
+		if !comparesAs(c, v) {
+			return nil, false
+		}
+		norm, err := normalizeValue(c, v)
+		if err != nil || norm == nil {
+			return nil, false
+		}
+		values[c.Name] = norm
+	}
+	return values, true
+}
+
+// comparesAs reports whether a value compared with the column is of the
+// column's own type. A database converts others in ways of its own: in MySQL
+// every word equals the number 0.
+func comparesAs(c Column, v any) bool {
+	norm, err := normalizeValue(Column{Name: c.Name, Type: field.TypeOther}, v)
+	if err != nil {
+		return false
+	}
+	switch norm.(type) {
+	case int64, uint64:
+		return c.Type.Integer()
+	case string:
+		return c.Type == field.TypeString || c.Type == field.TypeEnum || c.Type == field.TypeUUID
+	case bool:
+		return c.Type == field.TypeBool
+	}
+	return false
+}
+
+// pinned reports whether the affected rows of an update are all that its deltas
+// need: its predicate pins every key column of every counter that it changes,
+// all of which count rows only.
+func (m *mutation) pinned(spec *sqlgraph.UpdateSpec, set updateSet, counters []counted) (map[string]any, bool) {
+	if set.unknown || set.filters {
+		return nil, false
+	}
+	var columns []Column
+	for _, c := range counters {
+		if !countsOnly(c) {
+			return nil, false
+		}
+		columns = append(columns, c.source.Key...)
+	}
+	pins, ok := m.pins(spec.Node.Table, spec.Predicate, columns)
+	if !ok {
+		return nil, false
+	}
+	_, ok = set.apply(columns, row{values: pins})
+	return pins, ok
+}
+
+func countsOnly(c counted) bool {
+	return !slices.ContainsFunc(c.source.Measures, func(col Column) bool { return col.Name != "" })
+}
+
+// updatePinned derives the deltas from the affected rows of the update itself.
+// MySQL may report changed rather than matched rows: the two differ only for
+// rows whose old and new key are equal, where −n and +n cancel out.
+func (m *mutation) updatePinned(spec *sqlgraph.UpdateSpec, set updateSet, counters []counted, pins map[string]any) (int, error) {
+	n, err := sqlgraph.UpdateNodes(m.ctx, m.drv, spec)
+	if err != nil || n == 0 {
+		return n, err
+	}
+	next, _ := set.apply(columnsOf(counters), row{values: pins})
+	if err := m.countRow(counters, row{values: pins}, -int64(n)); err != nil {
+		return n, err
+	}
+	return n, m.countRow(counters, next, int64(n))
+}
+
+// updateOne changes one row by id.
+func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, set updateSet, counters []counted) error {
+	t, err := m.table(spec.Node.Table)
+	if err != nil {
+		return err
+	}
+	ids := spec.Node.CompositeID
+	if spec.Node.ID != nil {
+		ids = []*sqlgraph.FieldSpec{spec.Node.ID}
+	}
+	byID := func(s *sql.Selector) {
+		for _, id := range ids {
+			s.Where(sql.EQ(s.C(id.Column), id.Value))
+		}
+	}
+	exact := *spec
+	exact.Predicate = nil // evaluated here, under lock
+	external := m.schema.countedEdges(spec.Edges.Add) || m.schema.countedEdges(spec.Edges.Clear)
+	if external {
+		own, err := m.touch(t, spec.Node.Schema, all(byID, spec.Predicate), forUpdate)
+		if err != nil {
+			return err
+		}
+		if len(own) == 0 {
+			return &sqlgraph.NotFoundError{}
+		}
+		if exact.Edges, err = m.touchEdges(spec.Edges, own); err != nil {
+			return err
+		}
+		if err := sqlgraph.UpdateNode(m.ctx, m.drv, &exact); err != nil {
+			return err
+		}
+		if err := m.adoptJoins(exact.Edges.Add, own); err != nil {
+			return err
+		}
+		return m.settle()
+	}
+	var rows []row
+	err = m.locked(selection{
+		table:   t,
+		schema:  spec.Node.Schema,
+		columns: columnsOf(counters),
+		where:   all(byID, spec.Predicate),
+		lock:    set.lockStrength(t),
+	}, func(r row) error { rows = append(rows, r); return nil })
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return &sqlgraph.NotFoundError{}
+	}
+	_, err = m.changeRows(t, rows, set, counters, spec.Node.Schema, func() (int, error) {
+		return 1, sqlgraph.UpdateNode(m.ctx, m.drv, &exact)
+	})
+	return err
+}
+
+// updateWithEdges changes rows together with foreign keys in rows of other
+// tables. Like ent itself it keeps the ids of the changed rows in memory.
+func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec) (int, error) {
+	t, err := m.table(spec.Node.Table)
+	if err != nil {
+		return 0, err
+	}
+	own, err := m.touch(t, spec.Node.Schema, spec.Predicate, forUpdate)
+	if err != nil || len(own) == 0 {
+		return 0, err
+	}
+	exact := *spec
+	exact.Predicate = withIDs(t, own)
+	if exact.Edges, err = m.touchEdges(spec.Edges, own); err != nil {
+		return 0, err
+	}
+	n, err := sqlgraph.UpdateNodes(m.ctx, m.drv, &exact)
+	if err != nil {
+		return n, err
+	}
+	if err := m.adoptJoins(exact.Edges.Add, own); err != nil {
+		return n, err
+	}
+	return n, m.settle()
+}
+
+// touchEdges touches the rows whose foreign keys an update of the given owners
+// changes, and narrows the mutation to exactly these. The owners are locked: no
+// other row can come to refer to them meanwhile.
+func (m *mutation) touchEdges(edges sqlgraph.EdgeMut, owners [][]any) (sqlgraph.EdgeMut, error) {
+	var exact sqlgraph.EdgeMut
+	for _, e := range edges.Clear {
+		if !m.schema.countedEdge(e) {
+			exact.Clear = append(exact.Clear, e)
+			continue
+		}
+		if e.Rel == sqlgraph.M2M {
+			if err := m.touchJoins(e, owners); err != nil {
+				return exact, err
+			}
+			exact.Clear = append(exact.Clear, e)
+			continue
+		}
+		narrowed, err := m.touchCleared(e, owners)
+		if err != nil {
+			return exact, err
+		}
+		exact.Clear = append(exact.Clear, narrowed...)
+	}
+	for _, e := range edges.Add {
+		if m.schema.countedEdge(e) {
+			touch := m.touchTargets
+			if e.Rel == sqlgraph.M2M {
+				touch = func(e *sqlgraph.EdgeSpec) error { return m.touchJoins(e, owners) }
+			}
+			if err := touch(e); err != nil {
+				return exact, err
+			}
+		}
+		exact.Add = append(exact.Add, e)
+	}
+	return exact, nil
+}
+
+// touchJoins touches the rows of a join table that connect the owners by an
+// edge.
+func (m *mutation) touchJoins(e *sqlgraph.EdgeSpec, owners [][]any) error {
+	t, err := m.table(e.Table)
+	if err != nil {
+		return err
+	}
+	return m.eachJoin(e, owners, func(where func(*sql.Selector)) error {
+		_, err := m.touch(t, e.Schema, where, forUpdate)
+		return err
+	})
+}
+
+// adoptJoins counts the rows of counted join tables that connect the owners by
+// added edges and were not there before. An owner is new or locked: nobody else
+// can connect it meanwhile.
+func (m *mutation) adoptJoins(edges []*sqlgraph.EdgeSpec, owners [][]any) error {
+	for _, e := range edges {
+		if e.Rel != sqlgraph.M2M || !m.schema.countedEdge(e) {
+			continue
+		}
+		t, err := m.table(e.Table)
+		if err != nil {
+			return err
+		}
+		err = m.eachJoin(e, owners, func(where func(*sql.Selector)) error { return m.adoptNew(t, e.Schema, where) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachJoin calls do with predicates for the join rows of an edge, which are
+// those to its targets or, where it names none, all.
+func (m *mutation) eachJoin(e *sqlgraph.EdgeSpec, owners [][]any, do func(func(*sql.Selector)) error) error {
+	from, to := e.Columns[0], e.Columns[1]
+	if e.Inverse {
+		from, to = to, from
+	}
+	directions := [][2]string{{from, to}}
+	if e.Bidi {
+		directions = append(directions, [2]string{to, from})
+	}
+	targets := [][]driver.Value{nil}
+	if len(e.Target.Nodes) > 0 {
+		targets = slices.Collect(slices.Chunk(e.Target.Nodes, lockChunk))
+	}
+	for chunk := range slices.Chunk(owners, lockChunk) {
+		for _, nodes := range targets {
+			for _, d := range directions {
+				err := do(func(s *sql.Selector) {
+					s.Where(sql.In(s.C(d[0]), firstOf(chunk)...))
+					if nodes != nil {
+						s.Where(sql.InValues(s.C(d[1]), nodes...))
+					}
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// firstOf returns ids of one column as arguments.
+func firstOf(ids [][]any) []any {
+	values := make([]any, len(ids))
+	for i, id := range ids {
+		values[i] = id[0]
+	}
+	return values
+}
+
+// touchTargets touches the rows that an edge is added to.
+func (m *mutation) touchTargets(e *sqlgraph.EdgeSpec) error {
+	t, err := m.table(e.Table)
+	if err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(e.Target.Nodes, lockChunk) {
+		_, err := m.touch(t, e.Schema, func(s *sql.Selector) {
+			s.Where(sql.InValues(s.C(e.Target.IDSpec.Column), chunk...))
+		}, forChange)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// touchCleared touches the rows that an edge is removed from, and returns edges
+// that name exactly these. An edge that is also the mutated row's own column is
+// kept whole: that row is locked already.
+func (m *mutation) touchCleared(e *sqlgraph.EdgeSpec, owners [][]any) ([]*sqlgraph.EdgeSpec, error) {
+	t, err := m.table(e.Table)
+	if err != nil {
+		return nil, err
+	}
+	var edges []*sqlgraph.EdgeSpec
+	if isOwn(e) {
+		own := *e
+		own.Inverse = true // sets the own column only
+		edges = append(edges, &own)
+	}
+	for chunk := range slices.Chunk(owners, lockChunk) {
+		found, err := m.touch(t, e.Schema, func(s *sql.Selector) {
+			s.Where(sql.In(s.C(e.Columns[0]), firstOf(chunk)...))
+			if len(e.Target.Nodes) > 0 {
+				s.Where(sql.InValues(s.C(e.Target.IDSpec.Column), e.Target.Nodes...))
+			}
+		}, forChange)
+		if err != nil {
+			return nil, err
+		}
+		for ids := range slices.Chunk(found, lockChunk) {
+			narrowed, target := *e, *e.Target
+			target.Nodes = nil
+			for _, id := range ids {
+				target.Nodes = append(target.Nodes, id[0])
+			}
+			narrowed.Target, narrowed.Bidi = &target, false
+			edges = append(edges, &narrowed)
+		}
+	}
+	return edges, nil
+}
+
+// delete deletes the rows that match, and counts with them the rows that foreign
+// keys delete or change.
+func (m *mutation) delete(spec *sqlgraph.DeleteSpec, t *Table, counters []counted) (int, error) {
+	if t == nil {
+		return 0, fmt.Errorf("entcounter: table %q is missing in the generated schema", spec.Node.Table)
+	}
+	if len(t.ReferencedBy) == 0 && !slices.ContainsFunc(counters, func(c counted) bool { return !countsOnly(c) }) {
+		var columns []Column
+		for _, c := range counters {
+			columns = append(columns, c.source.Key...)
+		}
+		if pins, ok := m.pins(t.Name, spec.Predicate, columns); ok {
+			n, err := sqlgraph.DeleteNodes(m.ctx, m.drv, spec)
+			if err != nil || n == 0 {
+				return n, err
+			}
+			return n, m.countRow(counters, row{values: pins}, -int64(n))
+		}
+	}
+	affected := 0
+	err := m.inChunks(selection{
+		table:   t,
+		schema:  spec.Node.Schema,
+		columns: columnsOf(counters),
+		where:   spec.Predicate,
+		lock:    forUpdate,
+	}, true, func(rows []row) error {
+		n, err := m.deleteRows(spec, t, rows, counters)
+		affected += n
+		return err
+	})
+	return affected, err
+}
+
+// deleteRows deletes locked rows.
+func (m *mutation) deleteRows(spec *sqlgraph.DeleteSpec, t *Table, rows []row, counters []counted) (int, error) {
+	ids := idsOf(rows)
+	exact := *spec
+	exact.Predicate = withIDs(t, ids)
+	if len(t.ReferencedBy) == 0 {
+		for _, r := range rows {
+			if err := m.countRow(counters, r, -1); err != nil {
+				return 0, err
+			}
+		}
+		return sqlgraph.DeleteNodes(m.ctx, m.drv, &exact)
+	}
+	tc := m.touchedIn(t, spec.Node.Schema)
+	for _, r := range rows {
+		if err := m.adopt(tc, r); err != nil {
+			return 0, err
+		}
+	}
+	if err := m.touchReferring(t, t, spec.Node.Schema, rows); err != nil {
+		return 0, err
+	}
+	n, err := sqlgraph.DeleteNodes(m.ctx, m.drv, &exact)
+	if err != nil {
+		return n, err
+	}
+	return n, m.settle()
+}
+
+// touchReferring touches the rows that foreign keys delete or change together
+// with the given ones, when rows of root are deleted. The rows referred to are
+// locked, so that none can be added meanwhile: a new reference has to lock what
+// it refers to.
+func (m *mutation) touchReferring(root, t *Table, schema string, rows []row) error {
+	for _, fk := range t.ReferencedBy {
+		child, err := m.table(fk.Table)
+		if err != nil {
+			return err
+		}
+		for chunk := range slices.Chunk(rows, lockChunk) {
+			refs := make([]any, 0, len(chunk))
+			for _, r := range chunk {
+				ref, ok := r.values[fk.RefColumn.Name]
+				if !ok {
+					return fmt.Errorf("entcounter: foreign key %s.%s refers to column %q, which is no id", fk.Table, fk.Column.Name, fk.RefColumn.Name)
+				}
+				refs = append(refs, ref)
+			}
+			referring := func(s *sql.Selector) { s.Where(sql.In(s.C(fk.Column.Name), refs...)) }
+			if counters, ok := m.schema.leaving(root, fk); ok {
+				// All that match leave their groups: nothing to remember, however many.
+				leaving := departure{table: child, schema: schema, where: referring}
+				err := m.locked(selection{table: child, schema: schema, columns: columnsOf(counters), where: referring, lock: forUpdate}, func(r row) error {
+					return leaving.changes.addRow(counters, r, -1)
+				})
+				if err != nil {
+					return err
+				}
+				m.departures = append(m.departures, leaving)
+				continue
+			}
+			tc := m.touchedIn(child, schema)
+			known := len(tc.ids)
+			if _, err := m.touch(child, schema, referring, forUpdate); err != nil {
+				return err
+			}
+			if fk.OnDelete != Cascade || len(child.ReferencedBy) == 0 {
+				continue
+			}
+			// Only rows not met before: references may form circles.
+			var next []row
+			for _, id := range tc.ids[known:] {
+				next = append(next, rowOf(child, id))
+			}
+			if err := m.touchReferring(root, child, schema, next); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leaving returns the counters whose rows all leave their groups when a foreign
+// key acts on them. It is ok only where no other path leads from root to the
+// same rows, and nothing refers to them in turn.
+func (s *Schema) leaving(root *Table, fk ForeignKey) ([]counted, bool) {
+	child := s.Tables[fk.Table]
+	if child == root || len(child.ReferencedBy) > 0 || s.pathsTo(root, fk.Table, make(map[string]bool)) != 1 {
+		return nil, false
+	}
+	if fk.OnDelete == Cascade {
+		return s.counted(fk.Table), true
+	}
+	var counters []counted
+	for _, c := range s.counted(fk.Table) {
+		named := func(col Column) bool { return col.Name == fk.Column.Name }
+		switch {
+		case slices.ContainsFunc(c.source.Measures, named):
+			return nil, false
+		case slices.ContainsFunc(c.source.Key, named):
+			counters = append(counters, c)
+		}
+	}
+	return counters, true
+}
+
+// pathsTo counts the foreign keys through which a delete in root reaches a
+// table.
+func (s *Schema) pathsTo(t *Table, table string, seen map[string]bool) int {
+	seen[t.Name] = true
+	n := 0
+	for _, fk := range t.ReferencedBy {
+		if fk.Table == table {
+			n++
+		}
+		if next := s.Tables[fk.Table]; next != nil && fk.OnDelete == Cascade && !seen[fk.Table] {
+			n += s.pathsTo(next, table, seen)
+		}
+	}
+	return n
+}
+
+// rowOf is a row of which only the id is known.
+func rowOf(t *Table, id []any) row {
+	r := row{id: id, values: make(map[string]any, len(id))}
+	for i, c := range t.ID {
+		r.values[c.Name] = id[i]
+	}
+	return r
+}
+
+func idsOf(rows []row) [][]any {
+	ids := make([][]any, len(rows))
+	for i, r := range rows {
+		ids[i] = r.id
+	}
+	return ids
+}
+
+// assignment is what a mutation does to a column.
+type assignment struct {
+	value any  // set to, or added
+	add   bool // column = COALESCE(column, 0) + value
+}
+
+// columnSet holds what is known of a mutation's assignments, by column.
+type columnSet map[string]assignment
+
+// insertSetOf returns the values of an insert.
+func insertSetOf(spec *sqlgraph.CreateSpec) columnSet {
+	set := make(columnSet, len(spec.Fields)+1)
+	for _, f := range spec.Fields {
+		set[f.Column] = assignment{value: f.Value}
+	}
+	for _, e := range spec.Edges {
+		if isOwn(e) && len(e.Target.Nodes) > 0 {
+			set[e.Columns[0]] = assignment{value: e.Target.Nodes[0]}
+		}
+	}
+	if spec.ID != nil && spec.ID.Value != nil {
+		set[spec.ID.Column] = assignment{value: spec.ID.Value}
+	}
+	return set
+}
+
+// updateSet is what an update does to the columns of its rows.
+type updateSet struct {
+	columns columnSet
+	// modified columns are set by expressions of the user's.
+	modified map[string]struct{}
+	// unknown tells that a modifier may set any column.
+	unknown bool
+	// filters tells that a modifier decides which rows are updated.
+	filters bool
+}
+
+// setOf reads an update's spec.
+func setOf(dialectName string, spec *sqlgraph.UpdateSpec) updateSet {
+	set := updateSet{columns: make(columnSet, len(spec.Fields.Set)+len(spec.Fields.Clear))}
+	for _, f := range spec.Fields.Clear {
+		set.columns[f.Column] = assignment{}
+	}
+	for _, e := range spec.Edges.Clear {
+		if isOwn(e) {
+			set.columns[e.Columns[0]] = assignment{}
+		}
+	}
+	for _, f := range spec.Fields.Set {
+		set.columns[f.Column] = assignment{value: f.Value}
+	}
+	for _, e := range spec.Edges.Add {
+		if isOwn(e) && len(e.Target.Nodes) > 0 {
+			set.columns[e.Columns[0]] = assignment{value: e.Target.Nodes[0]}
+		}
+	}
+	for _, f := range spec.Fields.Add {
+		set.columns[f.Column] = assignment{value: f.Value, add: true}
+	}
+	if len(spec.Modifiers) > 0 {
+		set.readModifiers(dialectName, spec)
+	}
+	return set
+}
+
+// changes reports whether the update may change a column.
+func (s updateSet) changes(column string) bool {
+	if s.unknown {
+		return true
+	}
+	if _, ok := s.modified[column]; ok {
+		return true
+	}
+	_, ok := s.columns[column]
+	return ok
+}
+
+// lockStrength is the lock that the update itself takes on its rows.
+func (s updateSet) lockStrength(t *Table) lockStrength {
+	if slices.ContainsFunc(t.ID, func(c Column) bool { return s.changes(c.Name) }) {
+		return forUpdate
+	}
+	for _, unique := range t.Unique {
+		if slices.ContainsFunc(unique, func(c Column) bool { return s.changes(c.Name) }) {
+			return forUpdate
+		}
+	}
+	return forChange
+}
+
+// apply computes a row after the update, for the given columns. It is not ok
+// where only the database knows.
+func (s updateSet) apply(columns []Column, before row) (row, bool) {
+	next := row{id: before.id, values: make(map[string]any, len(columns))}
+	if s.unknown || s.filters {
+		return next, false
+	}
+	for _, c := range columns {
+		old := before.values[c.Name]
+		if _, ok := s.modified[c.Name]; ok {
+			return next, false
+		}
+		a, ok := s.columns[c.Name]
+		if !ok {
+			next.values[c.Name] = old
+			continue
+		}
+		if next.values[c.Name], ok = a.apply(c, old); !ok {
+			return next, false
+		}
+	}
+	return next, true
+}
+
+// apply computes the stored value of a column after the assignment. It is not
+// ok where the database may store another one.
+func (a assignment) apply(c Column, old any) (any, bool) {
+	v, err := normalizeValue(c, a.value)
+	if err != nil {
+		return nil, false
+	}
+	switch {
+	case v == nil:
+		return nil, !a.add
+	case !c.Faithful:
+		return nil, false
+	case a.add:
+		addend, ok := v.(int64)
+		if !ok {
+			return nil, false
+		}
+		base, ok := old.(int64)
+		if !ok && old != nil {
+			return nil, false
+		}
+		sum, ok := addInt64(base, addend)
+		return sum, ok && c.fits(sum)
+	case c.Type.Integer():
+		return v, c.fits(v)
+	}
+	return v, true
+}
+
+// readModifiers finds which columns a user's modifiers set.
+func (s *updateSet) readModifiers(dialectName string, spec *sqlgraph.UpdateSpec) {
+	update := sql.Dialect(dialectName).Update(spec.Node.Table)
+	for _, m := range spec.Modifiers {
+		m(update)
+	}
+	query, _ := update.Query()
+	columns, filters, ok := settersOf(query)
+	s.filters = filters || !ok
+	if !ok {
+		s.unknown = true
+		return
+	}
+	s.modified = make(map[string]struct{}, len(columns))
+	for _, c := range columns {
+		s.modified[c] = struct{}{}
+	}
+}
