@@ -63,34 +63,55 @@ func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlg
 
 // UpdateNode updates one row, like sqlgraph.UpdateNode.
 func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.UpdateSpec) error {
-	set := setOf(drv.Dialect(), spec)
-	counters := s.countedBy(spec.Node.Table, set.changes)
-	if len(counters) == 0 && !s.countedEdges(spec.Edges.Add) && !s.countedEdges(spec.Edges.Clear) {
+	u := s.updateOf(drv.Dialect(), spec)
+	if u.passes() {
 		s.transaction(drv)
 		return sqlgraph.UpdateNode(ctx, drv, spec)
 	}
-	return s.mutate(ctx, drv, func(m *mutation) error { return m.updateOne(spec, set, counters) })
+	return s.mutate(ctx, drv, func(m *mutation) error { return m.updateOne(spec, u) })
 }
 
 // UpdateNodes updates the rows that match, like sqlgraph.UpdateNodes.
 func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.UpdateSpec) (affected int, err error) {
-	set := setOf(drv.Dialect(), spec)
-	counters := s.countedBy(spec.Node.Table, set.changes)
-	edges := s.countedEdges(spec.Edges.Add) || s.countedEdges(spec.Edges.Clear)
-	if len(counters) == 0 && !edges {
+	u := s.updateOf(drv.Dialect(), spec)
+	if u.passes() {
 		s.transaction(drv)
 		return sqlgraph.UpdateNodes(ctx, drv, spec)
 	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
-		switch {
-		case edges:
+		if u.edges {
 			affected, err = m.updateWithEdges(spec)
-		default:
-			affected, err = m.update(spec, set, counters)
+		} else {
+			affected, err = m.update(spec, u)
 		}
 		return err
 	})
 	return affected, err
+}
+
+// update is what an update means for counters.
+type update struct {
+	// set is what it does to the columns of its own rows.
+	set updateSet
+	// counters over these rows that depend on a changed column.
+	counters []counted
+	// edges tells that it changes counted foreign keys in other rows.
+	edges bool
+}
+
+// passes reports whether the update cannot change a counter.
+func (u update) passes() bool { return len(u.counters) == 0 && !u.edges }
+
+func (s *Schema) updateOf(dialectName string, spec *sqlgraph.UpdateSpec) update {
+	u := update{edges: s.countedEdges(spec.Edges.Add) || s.countedEdges(spec.Edges.Clear)}
+	all := s.counted(spec.Node.Table)
+	if len(all) == 0 {
+		return u
+	}
+	u.set = setOf(dialectName, spec)
+	u.counters = slices.Clone(all)
+	u.counters = slices.DeleteFunc(u.counters, func(c counted) bool { return !c.reads(u.set.changes) })
+	return u
 }
 
 // DeleteNodes deletes the rows that match, like sqlgraph.DeleteNodes.
@@ -172,21 +193,6 @@ func (s *Schema) counted(table string) []counted {
 	return s.byTable[table]
 }
 
-// countedBy returns the counters over a table that depend on a changed column.
-func (s *Schema) countedBy(table string, changed func(column string) bool) []counted {
-	all := s.counted(table)
-	if len(all) == 0 {
-		return nil
-	}
-	var some []counted
-	for _, c := range all {
-		if c.reads(changed) {
-			some = append(some, c)
-		}
-	}
-	return some
-}
-
 // countedEdges reports whether an edge is kept in another table's rows that a
 // counter depends on.
 func (s *Schema) countedEdges(edges []*sqlgraph.EdgeSpec) bool {
@@ -198,7 +204,9 @@ func (s *Schema) countedEdge(e *sqlgraph.EdgeSpec) bool {
 	case e.Rel == sqlgraph.M2M:
 		return len(s.counted(e.Table)) > 0
 	case isExternal(e):
-		return len(s.countedBy(e.Table, func(column string) bool { return column == e.Columns[0] })) > 0
+		return slices.ContainsFunc(s.counted(e.Table), func(c counted) bool {
+			return c.reads(func(column string) bool { return column == e.Columns[0] })
+		})
 	}
 	return false
 }
@@ -295,7 +303,7 @@ func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, counters []counted
 				break
 			}
 		}
-		if ok {
+		if ok && !m.schema.imagesOnly {
 			if err := m.countRow(counters, row{values: values}, 1); err != nil {
 				return err
 			}
@@ -340,7 +348,8 @@ func createdID(t *Table, n *sqlgraph.CreateSpec, set columnSet) ([]any, error) {
 }
 
 // update changes the rows of one table that match.
-func (m *mutation) update(spec *sqlgraph.UpdateSpec, set updateSet, counters []counted) (int, error) {
+func (m *mutation) update(spec *sqlgraph.UpdateSpec, u update) (int, error) {
+	set, counters := u.set, u.counters
 	if pins, ok := m.pinned(spec, set, counters); ok {
 		return m.updatePinned(spec, set, counters, pins)
 	}
@@ -376,7 +385,7 @@ func (m *mutation) changeRows(t *Table, rows []row, set updateSet, counters []co
 		if err := m.countRow(counters, r, -1); err != nil {
 			return 0, err
 		}
-		if next, ok := set.apply(columnsOf(counters), r); ok {
+		if next, ok := set.apply(columnsOf(counters), r); ok && !m.schema.imagesOnly {
 			computed = append(computed, next)
 		}
 	}
@@ -501,7 +510,7 @@ func comparesAs(c Column, v any) bool {
 // need: its predicate pins every key column of every counter that it changes,
 // all of which count rows only.
 func (m *mutation) pinned(spec *sqlgraph.UpdateSpec, set updateSet, counters []counted) (map[string]any, bool) {
-	if set.unknown || set.filters {
+	if set.unknown || set.filters || m.schema.imagesOnly {
 		return nil, false
 	}
 	var columns []Column
@@ -539,7 +548,7 @@ func (m *mutation) updatePinned(spec *sqlgraph.UpdateSpec, set updateSet, counte
 }
 
 // updateOne changes one row by id.
-func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, set updateSet, counters []counted) error {
+func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 	t, err := m.table(spec.Node.Table)
 	if err != nil {
 		return err
@@ -555,8 +564,7 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, set updateSet, counters 
 	}
 	exact := *spec
 	exact.Predicate = nil // evaluated here, under lock
-	external := m.schema.countedEdges(spec.Edges.Add) || m.schema.countedEdges(spec.Edges.Clear)
-	if external {
+	if u.edges {
 		own, err := m.touch(t, spec.Node.Schema, all(byID, spec.Predicate), forUpdate)
 		if err != nil {
 			return err
@@ -579,9 +587,9 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, set updateSet, counters 
 	err = m.locked(selection{
 		table:   t,
 		schema:  spec.Node.Schema,
-		columns: columnsOf(counters),
+		columns: columnsOf(u.counters),
 		where:   all(byID, spec.Predicate),
-		lock:    set.lockStrength(t),
+		lock:    u.set.lockStrength(t),
 	}, func(r row) error { rows = append(rows, r); return nil })
 	if err != nil {
 		return err
@@ -589,7 +597,7 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, set updateSet, counters 
 	if len(rows) == 0 {
 		return &sqlgraph.NotFoundError{}
 	}
-	_, err = m.changeRows(t, rows, set, counters, spec.Node.Schema, func() (int, error) {
+	_, err = m.changeRows(t, rows, u.set, u.counters, spec.Node.Schema, func() (int, error) {
 		return 1, sqlgraph.UpdateNode(m.ctx, m.drv, &exact)
 	})
 	return err
@@ -794,7 +802,7 @@ func (m *mutation) delete(spec *sqlgraph.DeleteSpec, t *Table, counters []counte
 	if t == nil {
 		return 0, fmt.Errorf("entcounter: table %q is missing in the generated schema", spec.Node.Table)
 	}
-	if len(t.ReferencedBy) == 0 && !slices.ContainsFunc(counters, func(c counted) bool { return !countsOnly(c) }) {
+	if len(t.ReferencedBy) == 0 && !m.schema.imagesOnly && !slices.ContainsFunc(counters, func(c counted) bool { return !countsOnly(c) }) {
 		var columns []Column
 		for _, c := range counters {
 			columns = append(columns, c.source.Key...)

@@ -351,27 +351,36 @@ type counterTx interface {
 // transactionOf returns the wrapper of the user's transaction that a driver is
 // bound to, if it is bound to one and the wrapper is in place.
 func transactionOf(drv dialect.Driver) (*Tx, bool) {
-	return wrapper(drv, nil)
+	t, user := binding(drv)
+	if user != nil {
+		t = user.CounterTx(nil)
+	}
+	return t, t != nil
 }
 
 // transaction returns the wrapper of the user's transaction that a driver is
 // bound to, if it is bound to one. It puts the wrapper in place.
 func (s *Schema) transaction(drv dialect.Driver) (*Tx, bool) {
-	return wrapper(drv, func(inner dialect.Tx) *Tx { return NewTx(inner, drv.Dialect(), s) })
+	t, user := binding(drv)
+	if user != nil {
+		t = user.CounterTx(func(inner dialect.Tx) *Tx { return NewTx(inner, drv.Dialect(), s) })
+	}
+	return t, t != nil
 }
 
-func wrapper(drv dialect.Driver, wrap func(dialect.Tx) *Tx) (*Tx, bool) {
+// binding returns the transaction that a driver is bound to: one of the product's
+// own, or the user's.
+func binding(drv dialect.Driver) (*Tx, counterTx) {
 	for {
 		switch d := drv.(type) {
 		case *dialect.DebugDriver:
 			drv = d.Driver
 		case opDriver:
-			return d.tx, true
+			return d.tx, nil
 		case counterTx:
-			t := d.CounterTx(wrap)
-			return t, t != nil
+			return nil, d
 		default:
-			return nil, false
+			return nil, nil
 		}
 	}
 }
