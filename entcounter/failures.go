@@ -52,3 +52,15 @@ func endsTransaction(dialectName string, err error, writer bool, timeoutRollsBac
 	}
 	return false
 }
+
+// errRaced is returned when another transaction came in between in a way that
+// only running the whole again can make good.
+var errRaced = errors.New("another transaction came in between")
+
+// Retryable reports whether an error only says that a transaction lost against
+// another: a deadlock, a serialization failure, a lock wait that took too long, or
+// [ErrTransactionFailed] because of one of these. Run again as a whole, the
+// transaction may succeed.
+func Retryable(err error) bool {
+	return lostRace(err) || timedOut(err) || errors.Is(err, errRaced)
+}

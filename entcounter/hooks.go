@@ -364,7 +364,7 @@ func (m *mutation) update(spec *sqlgraph.UpdateSpec, u update) (int, error) {
 		columns: columnsOf(counters),
 		where:   spec.Predicate,
 		lock:    set.lockStrength(t),
-	}, !set.filters, func(rows []row) error {
+	}, set.filters, func(rows []row) error {
 		exact := *spec
 		exact.Predicate = withIDs(t, idsOf(rows))
 		n, err := m.changeRows(t, rows, set, counters, spec.Node.Schema, func() (int, error) {
@@ -409,12 +409,10 @@ func (m *mutation) changeRows(t *Table, rows []row, set updateSet, counters []co
 // larger than a chunk is walked in id order, so that memory stays bounded. That
 // needs a predicate on the row's own columns alone, whose answer for a row does
 // not change with what the mutation does to others; one that says more (a
-// sub-query) is evaluated once, for all rows.
-func (m *mutation) inChunks(s selection, divisible bool, each func([]row) error) error {
-	if divisible {
-		divisible = m.ownColumnsOnly(s.table.Name, s.where)
-	}
-	where := s.where
+// sub-query) is evaluated once, for all rows. What is to be one statement as a
+// whole, because a modifier decides which of its rows change, is not divided.
+func (m *mutation) inChunks(s selection, whole bool, each func([]row) error) error {
+	where, divisible := s.where, !whole && m.ownColumnsOnly(s.table.Name, s.where)
 	if divisible {
 		s.limit = lockChunk
 	}
@@ -429,7 +427,13 @@ func (m *mutation) inChunks(s selection, divisible bool, each func([]row) error)
 			s.ordered = true
 			continue
 		}
-		for chunk := range slices.Chunk(rows, lockChunk) {
+		size := lockChunk
+		if whole {
+			if size = maxParameters / len(s.table.ID); len(rows) > size {
+				return fmt.Errorf("entcounter: an update of %s with a modifier that filters or limits its rows matches %d rows, and %d are the most that can be counted: narrow it by Where", s.table.Name, len(rows), size)
+			}
+		}
+		for chunk := range slices.Chunk(rows, size) {
 			if err := each(chunk); err != nil {
 				return err
 			}
@@ -619,14 +623,13 @@ func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec) (int, error) {
 	if exact.Edges, err = m.touchEdges(spec.Edges, own); err != nil {
 		return 0, err
 	}
-	n, err := sqlgraph.UpdateNodes(m.ctx, m.drv, &exact)
-	if err != nil {
-		return n, err
+	if _, err := sqlgraph.UpdateNodes(m.ctx, m.drv, &exact); err != nil {
+		return 0, err
 	}
 	if err := m.adoptJoins(exact.Edges.Add, own); err != nil {
-		return n, err
+		return 0, err
 	}
-	return n, m.settle()
+	return len(own), m.settle()
 }
 
 // touchEdges touches the rows whose foreign keys an update of the given owners
@@ -822,7 +825,7 @@ func (m *mutation) delete(spec *sqlgraph.DeleteSpec, t *Table, counters []counte
 		columns: columnsOf(counters),
 		where:   spec.Predicate,
 		lock:    forUpdate,
-	}, true, func(rows []row) error {
+	}, false, func(rows []row) error {
 		n, err := m.deleteRows(spec, t, rows, counters)
 		affected += n
 		return err
@@ -1026,6 +1029,10 @@ func setOf(dialectName string, spec *sqlgraph.UpdateSpec) updateSet {
 		}
 	}
 	for _, f := range spec.Fields.Add {
+		if _, ok := set.columns[f.Column]; ok {
+			// Set and added to: MySQL adds to the new value, SQLite to the old one.
+			set.modify(f.Column)
+		}
 		set.columns[f.Column] = assignment{value: f.Value, add: true}
 	}
 	if len(spec.Modifiers) > 0 {
@@ -1125,8 +1132,15 @@ func (s *updateSet) readModifiers(dialectName string, spec *sqlgraph.UpdateSpec)
 		s.unknown = true
 		return
 	}
-	s.modified = make(map[string]struct{}, len(columns))
 	for _, c := range columns {
-		s.modified[c] = struct{}{}
+		s.modify(c)
 	}
+}
+
+// modify notes that only the database knows what a column is set to.
+func (s *updateSet) modify(column string) {
+	if s.modified == nil {
+		s.modified = make(map[string]struct{})
+	}
+	s.modified[column] = struct{}{}
 }

@@ -203,7 +203,9 @@ func (u *upsertion) mysqlNothing() []sql.ConflictOption {
 	return []sql.ConflictOption{sql.ResolveWith(func(s *sql.UpdateSet) {
 		s.Set(id, sql.ExprFunc(func(b *sql.Builder) {
 			column := s.Table().C(id)
-			b.WriteString("IF(LAST_INSERT_ID(18446744073709551615) IS NULL, ").WriteString(column).WriteString(", ").WriteString(column).WriteString(")")
+			// The condition must be one that the optimiser cannot decide without calling
+			// the function: IS NULL it can.
+			b.WriteString("IF(LAST_INSERT_ID(18446744073709551615) = 0, ").WriteString(column).WriteString(", ").WriteString(column).WriteString(")")
 		}))
 	})}
 }
@@ -214,21 +216,21 @@ func (u *upsertion) mysqlNothing() []sql.ConflictOption {
 func (u *upsertion) updateExisting(nodes []*sqlgraph.CreateSpec) error {
 	tc := u.touchedIn(u.table, nodes[0].Schema)
 	known := len(tc.ids)
+	var sets []columnSet // before ent guesses the ids
+	for _, n := range nodes {
+		sets = append(sets, insertSetOf(n))
+	}
 	if err := u.exec(nodes, u.onConflict); err != nil {
 		return err
 	}
 	if u.dialect != dialect.MySQL || len(u.table.Unique) == 0 {
 		return nil
 	}
-	var sets []columnSet
-	for _, n := range nodes {
-		sets = append(sets, insertSetOf(n))
-	}
 	if _, err := u.lockExisting(nodes, sets); err != nil {
 		return err
 	}
 	if len(tc.ids) != known {
-		return fmt.Errorf("entcounter: upsert into %s met a row that another transaction inserted meanwhile: %w", u.table.Name, ErrTransactionFailed)
+		return fmt.Errorf("entcounter: upsert into %s met a row that was not there before: %w", u.table.Name, errRaced)
 	}
 	return nil
 }
