@@ -1,0 +1,168 @@
+#!/bin/sh
+# Installs the database servers that the tests run against, as far as they are missing:
+#
+#   MariaDB     Debian's mariadb-server-core and -client-core (programs, no service)
+#   PostgreSQL  Debian's postgresql
+#   MySQL       Oracle's server, which Debian ships in sid only: its packages are unpacked,
+#               with every library they need, into ${ENTCOUNTER_CACHE:-$HOME/.cache/entcounter}/mysql,
+#               and nothing of sid is ever installed or added to the machine's apt sources.
+#
+# A kind whose DSN is in the environment (ENTCOUNTER_MARIADB_DSN, ENTCOUNTER_MYSQL_DSN,
+# ENTCOUNTER_POSTGRES_DSN) needs nothing; where a container engine answers, nothing is needed at all
+# on a machine that cannot install. Run again, it only looks.
+set -eu
+
+cache=${ENTCOUNTER_CACHE:-${HOME:-/root}/.cache/entcounter}
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+
+say() { echo "install.sh: $*" >&2; }
+
+has_mariadb() {
+	[ -n "${ENTCOUNTER_MARIADB_DSN:-}" ] && return
+	PATH=$PATH:/usr/sbin command -v mariadbd >/dev/null &&
+		command -v mariadb-install-db >/dev/null && command -v my_print_defaults >/dev/null
+}
+
+has_postgres() {
+	[ -n "${ENTCOUNTER_POSTGRES_DSN:-}" ] && return
+	for initdb in /usr/lib/postgresql/*/bin/initdb; do
+		[ -x "$initdb" ] && return
+	done
+	command -v initdb >/dev/null && command -v postgres >/dev/null
+}
+
+has_mysql() {
+	[ -n "${ENTCOUNTER_MYSQL_DSN:-}" ] && return
+	[ -x "$cache/mysql/mysqld" ] && return
+	# MariaDB installs a mysqld too, which is not the one meant here.
+	mysqld=$(PATH=$PATH:/usr/sbin command -v mysqld) || return
+	case $("$mysqld" --version 2>/dev/null) in *MariaDB* | '') return 1 ;; esac
+}
+
+# missing prints the kinds that are still missing.
+missing() {
+	has_mariadb || echo MariaDB
+	has_postgres || echo PostgreSQL
+	has_mysql || echo MySQL
+}
+
+todo=$(missing)
+[ -n "$todo" ] || exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || ! grep -qs '^ID=debian' /etc/os-release; then
+	if command -v docker >/dev/null && docker info >/dev/null 2>&1; then
+		say "not installed, containers will do:" $todo
+		exit 0
+	fi
+	say "missing:" $todo
+	say "this script installs them as root on Debian only. By hand, one of these for each:"
+	say "  - install the server (mariadbd and mariadb-install-db; initdb and postgres; Oracle's mysqld)"
+	say "  - set ENTCOUNTER_MARIADB_DSN, ENTCOUNTER_POSTGRES_DSN, ENTCOUNTER_MYSQL_DSN to an admin DSN"
+	say "  - start docker, and the tests start containers"
+	exit 1
+fi
+
+mkdir -p "$cache"
+# Two runs at once would fight for apt; the second one waits, and then finds nothing to do.
+exec 9>"$cache/install.lock"
+flock 9
+
+work=$(mktemp -d "$cache/install.XXXXXX")
+policy=/usr/sbin/policy-rc.d
+own_policy=
+cleanup() {
+	[ -z "$own_policy" ] || rm -f "$policy"
+	rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 1' HUP INT TERM
+
+apt() { apt-get -y -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@" </dev/null 9>&- >>"$work/log" 2>&1; }
+
+fail() {
+	tail -n 30 "$work/log" >&2 || :
+	say "$*"
+	exit 1
+}
+
+# install_debian PACKAGE...: from the machine's own sources, starting no service.
+install_debian() {
+	# Debian packages start their service unless this program says no (exit 101). One that is there
+	# already is somebody's decision, and stays.
+	if [ ! -e "$policy" ]; then
+		own_policy=yes
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod 755 "$policy"
+	fi
+	# The lists may be absent, or too old to fetch by: then update, and try again.
+	apt install --no-install-recommends "$@" ||
+		{ apt update && apt install --no-install-recommends "$@"; } ||
+		fail "could not install $*"
+}
+
+# sid ARGUMENT...: apt-get with lists, cache, status and sources of its own. The empty status makes
+# it download every dependency, libc included, since nothing of the machine's own may be relied on.
+sid() {
+	apt -o Dir::Etc::SourceList="$work/sid.list" -o Dir::Etc::SourceParts=/dev/null \
+		-o Dir::State::Lists="$work/lists" -o Dir::State::status="$work/status" \
+		-o Dir::Cache="$work/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none \
+		-o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
+		-o APT::Update::Post-Invoke::= -o APT::Update::Post-Invoke-Success::= "$@"
+}
+
+# sid_lists fetches sid's package list from the first mirror that has it, out of those that the
+# machine's own sources use for its release (which leaves out security and updates).
+sid_lists() {
+	release=$(. /etc/os-release && echo "${VERSION_CODENAME:-sid}")
+	mirrors=$(apt-get --print-uris update 9>&- |
+		sed -n "s|^'\([a-z]*://.*\)/dists/$release/InRelease'.*|\1|p")
+	for mirror in $mirrors; do
+		echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg check-valid-until=no]" \
+			"$mirror sid main" >"$work/sid.list"
+		if sid update --error-on=any; then
+			return
+		fi
+	done
+	return 1
+}
+
+install_mysql() {
+	mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/root"
+	: >"$work/status"
+	sid_lists || fail "found no Debian mirror with sid among the machine's apt sources"
+	# docker-clean and its like delete what was downloaded; keep it.
+	sid install --download-only --no-install-recommends -o APT::Keep-Downloaded-Packages=true \
+		mysql-server-core || fail "could not download mysql-server-core"
+	for deb in "$work"/cache/archives/*.deb; do
+		dpkg -x "$deb" "$work/root" || fail "could not unpack $deb"
+	done
+
+	libs=$(cd "$work/root/usr/lib" && echo *-linux-gnu*)
+	loader=$(cd "$work/root" && ls usr/lib/*/ld-linux*.so.* usr/lib64/ld-linux*.so.* 2>/dev/null | head -n 1)
+	# The server runs by the loader and the libraries that it was linked with, wherever the folder is.
+	cat >"$work/root/mysqld" <<-END
+		#!/bin/sh
+		root=\$(cd "\$(dirname "\$0")" && pwd)
+		exec "\$root/$loader" --library-path "\$root/usr/lib/$libs" "\$root/usr/sbin/mysqld" "\$@" \\
+			--basedir="\$root/usr" \\
+			--lc-messages-dir="\$root/usr/share/mysql" \\
+			--character-sets-dir="\$root/usr/share/mysql/charsets"
+	END
+	chmod 755 "$work/root/mysqld"
+	"$work/root/mysqld" --version >>"$work/log" 2>&1 || fail "the unpacked mysqld does not run"
+	# A rename, so that an interrupted run leaves nothing that looks installed.
+	rm -rf "$cache/mysql"
+	mv "$work/root" "$cache/mysql"
+}
+
+# A run that this one waited for may have installed it all.
+todo=$(missing)
+[ -z "$todo" ] || say "installing:" $todo
+packages=
+has_mariadb || packages="$packages mariadb-server-core mariadb-client-core"
+has_postgres || packages="$packages postgresql"
+[ -z "$packages" ] || install_debian $packages
+has_mysql || install_mysql
+
+todo=$(missing)
+[ -z "$todo" ] || fail "still missing:" $todo
