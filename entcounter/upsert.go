@@ -3,6 +3,7 @@ package entcounter
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
@@ -23,126 +24,229 @@ type upsertion struct {
 	table      *Table
 	counters   []counted
 	onConflict []sql.ConflictOption
+	// unique are the column sets by which a row can conflict with a node.
+	unique [][]Column
+	// target is the conflict target's place in unique, −1 where any of them counts.
+	target int
 	// exec runs ent's own insert of some of the nodes.
 	exec func(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) error
-	sets []columnSet // by node
-	ids  []any       // as given, by node
+}
+
+// upsertNode is one node of an upsert.
+type upsertNode struct {
+	spec *sqlgraph.CreateSpec
+	set  columnSet
+	id   any // as given: ent overwrites it
 }
 
 // upsert inserts or updates nodes.
-func (m *mutation) upsert(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption, counters []counted, exec func([]*sqlgraph.CreateSpec, []sql.ConflictOption) error) error {
-	t, err := m.table(nodes[0].Table)
+func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption, counters []counted, exec func([]*sqlgraph.CreateSpec, []sql.ConflictOption) error) error {
+	t, err := m.table(specs[0].Table)
 	if err != nil {
 		return err
 	}
 	u := &upsertion{mutation: m, table: t, counters: counters, onConflict: onConflict, exec: exec}
-	for _, n := range nodes {
-		u.sets = append(u.sets, insertSetOf(n))
-		var id any
-		if n.ID != nil {
-			id = n.ID.Value
-		}
-		u.ids = append(u.ids, id)
+	u.unique = append([][]Column{t.ID}, t.Unique...)
+	if err := u.findTarget(); err != nil {
+		return err
 	}
-	found, err := u.lockExisting(nodes, u.sets)
+	nodes := make([]upsertNode, len(specs))
+	for i, n := range specs {
+		nodes[i] = upsertNode{spec: n, set: insertSetOf(n)}
+		if n.ID != nil {
+			nodes[i].id = n.ID.Value
+		}
+	}
+	found, err := u.lockExisting(nodes)
 	if err != nil {
 		return err
 	}
-	var existing, missing []int
-	for i := range nodes {
-		if found.has(u.sets[i]) {
-			existing = append(existing, i)
+	var existing, missing []upsertNode
+	for _, n := range nodes {
+		if found.has(n.set, u.target) {
+			existing = append(existing, n)
 		} else {
-			missing = append(missing, i)
+			missing = append(missing, n)
 		}
 	}
-	if err := u.insertMissing(nodes, missing); err != nil {
+	if err := u.insertMissing(missing); err != nil {
 		return err
 	}
-	if len(existing) > 0 {
-		if err := u.updateExisting(pick(nodes, existing)); err != nil {
-			return err
-		}
+	if err := u.updateExisting(existing); err != nil {
+		return err
 	}
 	return m.settle()
 }
 
+// findTarget reads the conflict target: only a conflict there is resolved by the
+// user's clause, any other is an error. MySQL has none.
+func (u *upsertion) findTarget() error {
+	u.target = -1
+	if u.dialect == dialect.MySQL {
+		return nil
+	}
+	insert := u.builder.Insert(u.table.Name).Default().OnConflict(u.onConflict...)
+	query, _, err := insert.QueryErr()
+	if err != nil {
+		return err
+	}
+	_, clause, ok := strings.Cut(query, " ON CONFLICT ")
+	if !ok || !strings.HasPrefix(clause, "(") {
+		return nil
+	}
+	var names []string
+	for rest := clause[1:]; ; {
+		name, after, ok := cutIdentifier(rest)
+		if !ok {
+			return fmt.Errorf("entcounter: upsert into %s: the conflict target of %q is no list of columns", u.table.Name, clause)
+		}
+		names = append(names, name)
+		if rest, ok = strings.CutPrefix(after, ", "); !ok {
+			break
+		}
+	}
+	slices.Sort(names)
+	for i, columns := range u.unique {
+		set := make([]string, len(columns))
+		for j, c := range columns {
+			set[j] = c.Name
+		}
+		slices.Sort(set)
+		if slices.Equal(names, set) {
+			u.target = i
+			return nil
+		}
+	}
+	return fmt.Errorf("entcounter: upsert into %s: the conflict target (%s) is no unique index of the ent schema over whole columns and all rows, so the existing row cannot be counted: declare the index", u.table.Name, strings.Join(names, ", "))
+}
+
 // insertMissing inserts the nodes for which no row was found: all in one
 // statement where that inserts all of them, and one by one otherwise.
-func (u *upsertion) insertMissing(nodes []*sqlgraph.CreateSpec, missing []int) error {
-	plain := func(i int) bool { return !slices.ContainsFunc(nodes[i].Edges, isExternalOrM2M) }
-	if len(missing) > 1 && !slices.ContainsFunc(missing, func(i int) bool { return !plain(i) }) {
-		ok, err := u.insertAll(pick(nodes, missing))
+func (u *upsertion) insertMissing(nodes []upsertNode) error {
+	external := func(n upsertNode) bool { return slices.ContainsFunc(n.spec.Edges, isExternalOrM2M) }
+	if len(nodes) > 1 && !slices.ContainsFunc(nodes, external) {
+		ok, err := u.tentatively(func() (bool, error) {
+			before := u.tx.affected()
+			// On MySQL the statement fails if a row exists. With a conflict clause its
+			// row count would not tell (clientFoundRows).
+			var nothing []sql.ConflictOption
+			if u.dialect != dialect.MySQL {
+				nothing = []sql.ConflictOption{sql.DoNothing()}
+			}
+			err := u.exec(specsOf(nodes), nothing)
+			if serverErrorOf(err).mysql == mysqlDuplicateKey {
+				return false, nil
+			}
+			return u.tx.affected()-before == int64(len(nodes)), err
+		})
 		if err != nil {
 			return err
 		}
 		if ok {
-			return u.countCreated(pick(nodes, missing), u.counters)
-		}
-		for _, i := range missing {
-			if nodes[i].ID != nil {
-				nodes[i].ID.Value = u.ids[i]
-			}
+			return u.countCreated(specsOf(nodes), u.counters)
 		}
 	}
-	for _, i := range missing {
-		if err := u.one(nodes[i], u.sets[i], u.ids[i]); err != nil {
+	return u.each(nodes)
+}
+
+// updateExisting runs the user's statement for nodes whose rows are locked. That
+// it changes no other rows is certain for one node with a conflict target, and
+// looked up otherwise: on MySQL a row can come in between through another unique
+// index, and in a batch one node can take another's unique value away.
+func (u *upsertion) updateExisting(nodes []upsertNode) error {
+	switch len(nodes) {
+	case 0:
+		return nil
+	case 1:
+		return u.updateLocked(nodes[0], u.target >= 0)
+	}
+	ok, err := u.tentatively(func() (bool, error) {
+		if err := u.exec(specsOf(nodes), u.onConflict); err != nil {
+			return false, err
+		}
+		strange, err := u.strangers(nodes)
+		return !strange, err
+	})
+	if err != nil || ok {
+		return err
+	}
+	return u.each(nodes)
+}
+
+// updateLocked runs the user's statement for one node, and makes sure that it met
+// none but locked rows if that is not certain.
+func (u *upsertion) updateLocked(n upsertNode, certain bool) error {
+	if err := u.exec([]*sqlgraph.CreateSpec{n.spec}, u.onConflict); err != nil || certain {
+		return err
+	}
+	strange, err := u.strangers([]upsertNode{n})
+	if err == nil && strange {
+		err = fmt.Errorf("entcounter: upsert into %s met a row that was not there before: %w", u.table.Name, errRaced)
+	}
+	return err
+}
+
+// tentatively undoes what do has done if it is not ok.
+func (u *upsertion) tentatively(do func() (bool, error)) (bool, error) {
+	const savepoint = "entcounter_upsert"
+	run := func(query string) error {
+		// Not through the transaction's wrapper: no delta is involved.
+		if err := u.tx.inner.Exec(u.ctx, query+savepoint, []any{}, nil); err != nil {
+			return fmt.Errorf("entcounter: upsert into %s: %w", u.table.Name, u.tx.observe(err))
+		}
+		return nil
+	}
+	if err := run("SAVEPOINT "); err != nil {
+		return false, err
+	}
+	ok, err := do()
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		if err := run("ROLLBACK TO SAVEPOINT "); err != nil {
+			return false, err
+		}
+	}
+	return ok, run("RELEASE SAVEPOINT ")
+}
+
+// each upserts nodes one by one.
+func (u *upsertion) each(nodes []upsertNode) error {
+	for _, n := range nodes {
+		if n.spec.ID != nil {
+			n.spec.ID.Value = n.id
+		}
+		if err := u.one(n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// insertAll inserts nodes in one statement, or changes nothing if a row exists
-// for one of them.
-func (u *upsertion) insertAll(nodes []*sqlgraph.CreateSpec) (bool, error) {
-	const savepoint = "entcounter_upsert"
-	savepointExec := func(query string) error { return u.tx.inner.Exec(u.ctx, query, []any{}, nil) }
-	if err := savepointExec("SAVEPOINT " + savepoint); err != nil {
-		return false, fmt.Errorf("entcounter: upsert into %s: %w", u.table.Name, err)
-	}
-	inserted := u.tx.affected()
-	var nothing []sql.ConflictOption
-	if u.dialect != dialect.MySQL {
-		nothing = []sql.ConflictOption{sql.DoNothing()}
-	}
-	// On MySQL the statement fails if a row exists. With a conflict clause its row
-	// count would not tell (clientFoundRows).
-	err := u.exec(nodes, nothing)
-	if err != nil && serverErrorOf(err).mysql != mysqlDuplicateKey {
-		return false, err
-	}
-	if err == nil && u.tx.affected()-inserted == int64(len(nodes)) {
-		return true, savepointExec("RELEASE SAVEPOINT " + savepoint)
-	}
-	if err := savepointExec("ROLLBACK TO SAVEPOINT " + savepoint); err != nil {
-		return false, fmt.Errorf("entcounter: upsert into %s: %w", u.table.Name, err)
-	}
-	return false, savepointExec("RELEASE SAVEPOINT " + savepoint)
-}
-
 // one upserts a single node.
-func (u *upsertion) one(node *sqlgraph.CreateSpec, set columnSet, id any) error {
+func (u *upsertion) one(n upsertNode) error {
 	for range upsertAttempts {
-		inserted, err := u.insertOrNothing(node, id)
+		inserted, err := u.insertOrNothing(n.spec, n.id)
 		if err != nil {
 			return err
 		}
 		if inserted {
-			return u.countCreated([]*sqlgraph.CreateSpec{node}, u.counters)
+			return u.countCreated([]*sqlgraph.CreateSpec{n.spec}, u.counters)
 		}
-		found, err := u.lockExisting([]*sqlgraph.CreateSpec{node}, []columnSet{set})
+		found, err := u.lockExisting([]upsertNode{n})
 		if err != nil {
 			return err
 		}
 		if found.rows > 0 {
-			return u.updateExisting([]*sqlgraph.CreateSpec{node})
+			// Without a row in the target it is ent's to report a conflict elsewhere.
+			return u.updateLocked(n, u.target >= 0 && found.has(n.set, u.target))
 		}
-		if !u.identifiable(set) {
+		if !u.identifiable(n.set) {
 			return fmt.Errorf("entcounter: upsert into %s conflicts on an index that is not in the ent schema, so the existing row cannot be counted: declare the index", u.table.Name)
 		}
 	}
-	return fmt.Errorf("entcounter: upsert into %s: the existing row came and went %d times", u.table.Name, upsertAttempts)
+	return fmt.Errorf("entcounter: upsert into %s: the existing row came and went %d times: %w", u.table.Name, upsertAttempts, errRaced)
 }
 
 // insertOrNothing inserts a node unless a row exists, and tells which. It locks
@@ -176,10 +280,10 @@ func (u *upsertion) insertOrNothing(node *sqlgraph.CreateSpec, id any) (bool, er
 			return false, err
 		}
 	}
+	if node.ID != nil && (id != nil || !inserted) {
+		node.ID.Value = id // MySQL returns another where it has generated none
+	}
 	if !inserted {
-		if node.ID != nil {
-			node.ID.Value = id
-		}
 		return false, nil
 	}
 	if len(external) == 0 {
@@ -210,31 +314,6 @@ func (u *upsertion) mysqlNothing() []sql.ConflictOption {
 	})}
 }
 
-// updateExisting runs the user's statement for nodes whose rows are locked. It
-// is an error if it touched another row: on MySQL, one that came in between
-// through a second unique index.
-func (u *upsertion) updateExisting(nodes []*sqlgraph.CreateSpec) error {
-	tc := u.touchedIn(u.table, nodes[0].Schema)
-	known := len(tc.ids)
-	var sets []columnSet // before ent guesses the ids
-	for _, n := range nodes {
-		sets = append(sets, insertSetOf(n))
-	}
-	if err := u.exec(nodes, u.onConflict); err != nil {
-		return err
-	}
-	if u.dialect != dialect.MySQL || len(u.table.Unique) == 0 {
-		return nil
-	}
-	if _, err := u.lockExisting(nodes, sets); err != nil {
-		return err
-	}
-	if len(tc.ids) != known {
-		return fmt.Errorf("entcounter: upsert into %s met a row that was not there before: %w", u.table.Name, errRaced)
-	}
-	return nil
-}
-
 // existing tells which rows an upsert found, by the values of unique columns.
 type existing struct {
 	unique [][]Column
@@ -242,8 +321,13 @@ type existing struct {
 	rows   int
 }
 
-func (e *existing) has(set columnSet) bool {
+// has reports whether a row was found that has the node's values in the target,
+// or in any unique columns where there is none.
+func (e *existing) has(set columnSet, target int) bool {
 	for i, columns := range e.unique {
+		if target >= 0 && i != target {
+			continue
+		}
 		if values, ok := uniqueValues(columns, set); ok {
 			if _, ok := e.seen[i][string(appendKey(nil, values))]; ok {
 				return true
@@ -253,15 +337,10 @@ func (e *existing) has(set columnSet) bool {
 	return false
 }
 
-// uniqueSets are the column sets by which a row of the table can conflict.
-func (u *upsertion) uniqueSets() [][]Column {
-	return append([][]Column{u.table.ID}, u.table.Unique...)
-}
-
 // identifiable reports whether a conflicting row can be found by the node's
 // values.
 func (u *upsertion) identifiable(set columnSet) bool {
-	return slices.ContainsFunc(u.uniqueSets(), func(columns []Column) bool { _, ok := uniqueValues(columns, set); return ok })
+	return slices.ContainsFunc(u.unique, func(columns []Column) bool { _, ok := uniqueValues(columns, set); return ok })
 }
 
 // uniqueValues returns a node's values for unique columns. NULL conflicts with
@@ -284,9 +363,8 @@ func uniqueValues(columns []Column, set columnSet) ([]any, bool) {
 
 // lockExisting locks the rows with which the nodes can conflict, and takes their
 // image before.
-func (u *upsertion) lockExisting(nodes []*sqlgraph.CreateSpec, sets []columnSet) (*existing, error) {
-	e := &existing{unique: u.uniqueSets()}
-	e.seen = make([]map[string]struct{}, len(e.unique))
+func (u *upsertion) lockExisting(nodes []upsertNode) (*existing, error) {
+	e := &existing{unique: u.unique, seen: make([]map[string]struct{}, len(u.unique))}
 	columns := columnsOf(u.counters)
 	for i := range e.unique {
 		e.seen[i] = make(map[string]struct{})
@@ -296,34 +374,53 @@ func (u *upsertion) lockExisting(nodes []*sqlgraph.CreateSpec, sets []columnSet)
 			}
 		}
 	}
-	tc := u.touchedIn(u.table, nodes[0].Schema)
+	tc := u.touchedIn(u.table, nodes[0].spec.Schema)
+	err := u.conflicting(nodes, columns, func(r row) error {
+		e.rows++
+		for i, unique := range e.unique {
+			values := make([]any, len(unique))
+			for j, c := range unique {
+				values[j] = r.values[c.Name]
+			}
+			e.seen[i][string(appendKey(nil, values))] = struct{}{}
+		}
+		return u.adopt(tc, r)
+	})
+	return e, err
+}
+
+// strangers reports whether rows that were not locked before have the nodes'
+// values now.
+func (u *upsertion) strangers(nodes []upsertNode) (bool, error) {
+	tc, strange := u.touchedIn(u.table, nodes[0].spec.Schema), false
+	err := u.conflicting(nodes, nil, func(r row) error {
+		if _, ok := tc.seen[string(appendKey(nil, r.id))]; !ok {
+			strange = true
+		}
+		return nil
+	})
+	return strange, err
+}
+
+// conflicting locks the rows that have unique values of the nodes.
+func (u *upsertion) conflicting(nodes []upsertNode, columns []Column, each func(row) error) error {
 	const nodesPerRead = 200
-	for chunk := range slices.Chunk(sets, nodesPerRead) {
-		where, identifiable := conflictsWith(e.unique, chunk)
-		if !identifiable {
+	for chunk := range slices.Chunk(nodes, nodesPerRead) {
+		where, ok := conflictsWith(u.unique, chunk)
+		if !ok {
 			continue
 		}
-		err := u.locked(selection{table: u.table, schema: nodes[0].Schema, columns: columns, where: where, lock: forUpdate}, func(r row) error {
-			e.rows++
-			for i, unique := range e.unique {
-				values := make([]any, len(unique))
-				for j, c := range unique {
-					values[j] = r.values[c.Name]
-				}
-				e.seen[i][string(appendKey(nil, values))] = struct{}{}
-			}
-			return u.adopt(tc, r)
-		})
+		err := u.locked(selection{table: u.table, schema: chunk[0].spec.Schema, columns: columns, where: where, lock: forUpdate}, each)
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return e, nil
+	return nil
 }
 
 // conflictsWith is the predicate of the rows that have a unique value of one of
 // the nodes.
-func conflictsWith(unique [][]Column, sets []columnSet) (func(*sql.Selector), bool) {
+func conflictsWith(unique [][]Column, nodes []upsertNode) (func(*sql.Selector), bool) {
 	type match struct {
 		columns []Column
 		values  [][]any
@@ -331,8 +428,8 @@ func conflictsWith(unique [][]Column, sets []columnSet) (func(*sql.Selector), bo
 	var matches []match
 	for _, columns := range unique {
 		m := match{columns: columns}
-		for _, set := range sets {
-			if v, ok := uniqueValues(columns, set); ok {
+		for _, n := range nodes {
+			if v, ok := uniqueValues(columns, n.set); ok {
 				m.values = append(m.values, v)
 			}
 		}
@@ -365,10 +462,10 @@ func conflictsWith(unique [][]Column, sets []columnSet) (func(*sql.Selector), bo
 
 func isExternalOrM2M(e *sqlgraph.EdgeSpec) bool { return e.Rel == sqlgraph.M2M || isExternal(e) }
 
-func pick(nodes []*sqlgraph.CreateSpec, indexes []int) []*sqlgraph.CreateSpec {
-	picked := make([]*sqlgraph.CreateSpec, len(indexes))
-	for i, index := range indexes {
-		picked[i] = nodes[index]
+func specsOf(nodes []upsertNode) []*sqlgraph.CreateSpec {
+	specs := make([]*sqlgraph.CreateSpec, len(nodes))
+	for i, n := range nodes {
+		specs[i] = n.spec
 	}
-	return picked
+	return specs
 }
