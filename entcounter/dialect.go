@@ -1,0 +1,345 @@
+package entcounter
+
+import (
+	stdsql "database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"entgo.io/ent/dialect"
+)
+
+// This file and the ones named dialect_… hold all SQL that differs between
+// databases. MySQL and MariaDB share ent's dialect name, and every statement
+// here is one that both accept and that is right on both.
+
+// Operations that counter_locks has a row for.
+const (
+	lockFold    = "fold"
+	lockRebuild = "rebuild"
+	// lockRebuilt is no lock: its version is that of the last rebuild, or deletion
+	// of a scope, whose commit a snapshot shows.
+	lockRebuilt = "rebuilt"
+)
+
+// sqlDialect writes the statements of one dialect.
+type sqlDialect interface {
+	name() string
+	// now is the database's clock, in UTC, in the form that is stored.
+	now() string
+	// timeText turns an expression for a stored time into text in UTC, where a
+	// driver could shift it by its own idea of the session's time zone.
+	timeText(expr string) string
+	// sum adds up a measure: exact or an error, never wrapped or rounded.
+	sum(expr string) string
+	// options of a transaction at an isolation level.
+	options(level stdsql.IsolationLevel) *stdsql.TxOptions
+
+	// createLocks inserts the rows of one counter into counter_locks as far as
+	// they are missing.
+	createLocks(w *writer, counter string)
+	// claim locks the oldest committed rows of a journal and returns their ids. It
+	// writes nothing where the transaction has locked everybody out already.
+	claim(w *writer, d *Definition, batch int)
+	// readJournal reads rows of a journal: the given ids, or the oldest ones.
+	readJournal(w *writer, d *Definition, ids []int64, batch int)
+	// upsert adds to rows of the counter table.
+	upsert(w *writer, d *Definition, rows []foldedRow)
+	// deleteJournal deletes rows of a journal by id.
+	deleteJournal(w *writer, d *Definition, ids []int64)
+	// fold does all of a fold's work in one statement, which returns the numbers
+	// of rows and keys. It writes nothing where that cannot be exact.
+	fold(w *writer, d *Definition, batch int)
+}
+
+// foldedRow is the sum of some journal rows of one key.
+type foldedRow struct {
+	key      []any
+	measures []int64
+	// updatedAt is the newest insertion time, in the form of timeText.
+	updatedAt string
+}
+
+// sqlFor returns the statements of a dialect by ent's name for it.
+func sqlFor(dialectName string) sqlDialect {
+	switch dialectName {
+	case dialect.MySQL:
+		return mysqlSQL{}
+	case dialect.Postgres:
+		return postgresSQL{}
+	case dialect.SQLite:
+		return sqliteSQL{}
+	}
+	panic(fmt.Sprintf("entcounter: unsupported dialect %q", dialectName))
+}
+
+// nowExpr returns the expression for the time of the database's clock, as stored
+// in inserted_at.
+func nowExpr(dialectName string) string { return sqlFor(dialectName).now() }
+
+// writer writes a statement and collects its arguments.
+type writer struct {
+	strings.Builder
+	args     []any
+	postgres bool
+}
+
+func newWriter(d sqlDialect) *writer {
+	return &writer{args: []any{}, postgres: d.name() == dialect.Postgres}
+}
+
+// sql writes SQL as it stands.
+func (w *writer) sql(parts ...string) *writer {
+	for _, p := range parts {
+		w.WriteString(p)
+	}
+	return w
+}
+
+// quote quotes a name.
+func (w *writer) quote(name string) string {
+	if w.postgres {
+		return quoteName('"', name)
+	}
+	return quoteName('`', name)
+}
+
+// ident writes a quoted name.
+func (w *writer) ident(name string) *writer { return w.sql(w.quote(name)) }
+
+// idents writes quoted names with commas between them.
+func (w *writer) idents(names ...string) *writer {
+	for i, name := range names {
+		if i > 0 {
+			w.sql(", ")
+		}
+		w.ident(name)
+	}
+	return w
+}
+
+// arg writes a placeholder.
+func (w *writer) arg(v any) *writer {
+	w.args = append(w.args, v)
+	if w.postgres {
+		return w.sql("$", strconv.Itoa(len(w.args)))
+	}
+	return w.sql("?")
+}
+
+// ids writes a list of integers in parentheses. They are written out, which
+// saves the driver one round trip to prepare thousands of parameters.
+func (w *writer) ids(ids []int64) *writer {
+	b := append(make([]byte, 0, 8*len(ids)), '(')
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, id, 10)
+	}
+	return w.sql(string(append(b, ')')))
+}
+
+// equals writes "column = value AND …".
+func (w *writer) equals(columns []string, values []any) *writer {
+	for i, v := range values {
+		if i > 0 {
+			w.sql(" AND ")
+		}
+		w.ident(columns[i]).sql(" = ").arg(v)
+	}
+	return w
+}
+
+// rows writes the rows of an INSERT.
+func (w *writer) rows(rows []foldedRow) *writer {
+	for i, r := range rows {
+		if i > 0 {
+			w.sql(", ")
+		}
+		w.sql("(")
+		for _, v := range r.key {
+			w.arg(v).sql(", ")
+		}
+		for _, m := range r.measures {
+			w.arg(m).sql(", ")
+		}
+		w.arg(r.updatedAt).sql(")")
+	}
+	return w
+}
+
+func columnNames(columns []Column) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.Name
+	}
+	return names
+}
+
+func (d *Definition) keyNames() []string { return columnNames(d.Key) }
+
+func (d *Definition) measureNames() []string {
+	names := make([]string, len(d.Measures))
+	for i, m := range d.Measures {
+		names[i] = m.Name
+	}
+	return names
+}
+
+func (d *Definition) deltaNames() []string {
+	names := make([]string, len(d.Measures))
+	for i, m := range d.Measures {
+		names[i] = m.Delta
+	}
+	return names
+}
+
+// counterColumns are the columns of the counter table.
+func (d *Definition) counterColumns() []string {
+	return slices.Concat(d.keyNames(), d.measureNames(), []string{ColumnUpdatedAt})
+}
+
+// writeLock writes to the lock row of an operation. Rows of counter_locks are
+// written, not only locked: a waiting transaction then fails rather than goes on
+// with a snapshot from before its wait (PostgreSQL), and two nodes of a cluster
+// that lock the same row conflict when they commit (Galera).
+func writeLock(w *writer, counter, operation string) {
+	w.sql("UPDATE ").ident(LockTable).sql(" SET ").ident("version").sql(" = ").ident("version").sql(" + 1 WHERE ").
+		equals([]string{"counter_name", "operation"}, []any{counter, operation})
+}
+
+// readVersions reads the versions of the rebuild and the rebuilt row, in this
+// order.
+func readVersions(w *writer, counter string) {
+	w.sql("SELECT ").ident("version").sql(" FROM ").ident(LockTable).sql(" WHERE ").
+		equals([]string{"counter_name"}, []any{counter}).sql(" AND ").ident("operation").sql(" IN (").
+		arg(lockRebuild).sql(", ").arg(lockRebuilt).sql(") ORDER BY ").ident("operation")
+}
+
+// writeRebuilt sets the version of the rebuilt row.
+func writeRebuilt(w *writer, counter string, version int64) {
+	w.sql("UPDATE ").ident(LockTable).sql(" SET ").ident("version").sql(" = ").arg(version).sql(" WHERE ").
+		equals([]string{"counter_name", "operation"}, []any{counter, lockRebuilt})
+}
+
+// insertLocks writes the INSERT that createLocks consists of, but for what it
+// does with the rows that are there.
+func insertLocks(w *writer, counter string) {
+	w.sql("INSERT INTO ").ident(LockTable).sql(" (").idents("counter_name", "operation", "version").sql(") VALUES ")
+	for i, operation := range []string{lockFold, lockRebuild, lockRebuilt} {
+		if i > 0 {
+			w.sql(", ")
+		}
+		w.sql("(").arg(counter).sql(", ").arg(operation).sql(", 0)")
+	}
+}
+
+// selectJournal writes the part of readJournal that all dialects share: id, key,
+// deltas and time of insertion.
+func selectJournal(w *writer, s sqlDialect, d *Definition) {
+	w.sql("SELECT ").idents(slices.Concat([]string{ColumnJournalID}, d.keyNames(), d.deltaNames())...).
+		sql(", ", s.timeText(w.quote(ColumnInsertedAt)), " FROM ").ident(d.Journal)
+}
+
+// insertCounters writes the INSERT of an upsert into the counter table, up to
+// the values.
+func insertCounters(w *writer, d *Definition) {
+	w.sql("INSERT INTO ").ident(d.Table).sql(" AS ").ident("c").sql(" (").idents(d.counterColumns()...).sql(") ")
+}
+
+// deleteByScope deletes the rows of a scope from the counter table or the
+// journal.
+func deleteByScope(w *writer, table string, d *Definition, scope []any) {
+	w.sql("DELETE FROM ").ident(table).sql(" WHERE ").equals(d.keyNames(), scope)
+}
+
+// drift writes the statement that compares the counted tables with the counters
+// within a scope: for each key, what the counter table and the journal hold and
+// what a recount says, each measure by itself, for keys where any differs. It is
+// one statement, so all three halves are read in one snapshot; the scope is in
+// each of them, where an index serves it.
+//
+// With correction set, it selects the difference alone: the delta that mends the
+// key. A limit of 0 is none.
+func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool, limit int) {
+	key := d.keyNames()
+	signed := func(i int, half string) string { // aliases of the inner columns
+		return w.quote(half + strconv.Itoa(i))
+	}
+	w.sql("SELECT ").idents(key...)
+	for i := range d.Measures {
+		if correction {
+			w.sql(", ", s.sum(signed(i, "r")+" - "+signed(i, "c")))
+		} else {
+			w.sql(", ", s.sum(signed(i, "c")))
+		}
+	}
+	if !correction {
+		for i := range d.Measures {
+			w.sql(", ", s.sum(signed(i, "r")))
+		}
+	}
+	w.sql(" FROM (")
+	for n, src := range d.Sources {
+		if n > 0 {
+			w.sql(" UNION ALL ")
+		}
+		w.sql("SELECT ")
+		for i, k := range src.Key {
+			if i > 0 {
+				w.sql(", ")
+			}
+			w.ident(k.Name).sql(" AS ").ident(key[i])
+		}
+		for i := range d.Measures {
+			w.sql(", 0 AS ", signed(i, "c"))
+		}
+		for i, m := range src.Measures {
+			if m.Name == "" {
+				w.sql(", COUNT(*) AS ", signed(i, "r"))
+			} else {
+				w.sql(", COALESCE(SUM(").ident(m.Name).sql("), 0) AS ", signed(i, "r"))
+			}
+		}
+		w.sql(" FROM ").ident(src.Table).sql(" WHERE ")
+		names := columnNames(src.Key)
+		if len(scope) > 0 {
+			w.equals(names, scope).sql(" AND ")
+		}
+		for i, name := range names {
+			if i > 0 {
+				w.sql(" AND ")
+			}
+			w.ident(name).sql(" IS NOT NULL")
+		}
+		w.sql(" GROUP BY ").idents(names...)
+	}
+	for _, half := range []struct {
+		table    string
+		measures []string
+	}{{d.Table, d.measureNames()}, {d.Journal, d.deltaNames()}} {
+		w.sql(" UNION ALL SELECT ").idents(key...)
+		for _, m := range half.measures {
+			w.sql(", ").ident(m)
+		}
+		for range d.Measures {
+			w.sql(", 0")
+		}
+		w.sql(" FROM ").ident(half.table)
+		if len(scope) > 0 {
+			w.sql(" WHERE ").equals(key, scope)
+		}
+	}
+	w.sql(") AS ").ident("t").sql(" GROUP BY ").idents(key...).sql(" HAVING ")
+	for i := range d.Measures {
+		if i > 0 {
+			w.sql(" OR ")
+		}
+		w.sql("SUM(", signed(i, "c"), ") <> SUM(", signed(i, "r"), ")")
+	}
+	if limit > 0 {
+		w.sql(" LIMIT ", strconv.Itoa(limit))
+	}
+}

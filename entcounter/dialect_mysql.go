@@ -1,0 +1,64 @@
+package entcounter
+
+import (
+	stdsql "database/sql"
+	"strconv"
+
+	"entgo.io/ent/dialect"
+)
+
+// mysqlSQL writes SQL for MySQL ≥ 8.0 and MariaDB ≥ 10.6.
+type mysqlSQL struct{}
+
+func (mysqlSQL) name() string { return dialect.MySQL }
+
+func (mysqlSQL) now() string { return "UTC_TIMESTAMP(6)" }
+
+// timeText avoids the driver's parseTime and loc.
+func (mysqlSQL) timeText(expr string) string { return "CAST(" + expr + " AS CHAR)" }
+
+// sum is a DECIMAL, which has room for any sum of BIGINTs.
+func (mysqlSQL) sum(expr string) string { return "SUM(" + expr + ")" }
+
+func (mysqlSQL) options(level stdsql.IsolationLevel) *stdsql.TxOptions {
+	return &stdsql.TxOptions{Isolation: level}
+}
+
+func (mysqlSQL) createLocks(w *writer, counter string) {
+	insertLocks(w, counter)
+	// Not INSERT IGNORE, which would hide every other error too.
+	w.sql(" ON DUPLICATE KEY UPDATE ").ident("version").sql(" = ").ident(LockTable).sql(".").ident("version")
+}
+
+// claim takes record locks only, given READ COMMITTED. The primary key is
+// forced: a scan in another order would lock what it sorts.
+func (mysqlSQL) claim(w *writer, d *Definition, batch int) {
+	w.sql("SELECT ").ident(ColumnJournalID).sql(" FROM ").ident(d.Journal).sql(" FORCE INDEX (PRIMARY) ORDER BY ").
+		ident(ColumnJournalID).sql(" LIMIT ", strconv.Itoa(batch), " FOR UPDATE SKIP LOCKED")
+}
+
+// readJournal is a plain read: it sees a row only once every snapshot does.
+func (s mysqlSQL) readJournal(w *writer, d *Definition, ids []int64, _ int) {
+	selectJournal(w, s, d)
+	w.sql(" FORCE INDEX (PRIMARY) WHERE ").ident(ColumnJournalID).sql(" IN ").ids(ids)
+}
+
+// upsert names the new values by VALUES(), which is deprecated in MySQL: MariaDB
+// has no other way.
+func (mysqlSQL) upsert(w *writer, d *Definition, rows []foldedRow) {
+	w.sql("INSERT INTO ").ident(d.Table).sql(" (").idents(d.counterColumns()...).sql(") VALUES ").rows(rows).
+		sql(" ON DUPLICATE KEY UPDATE ")
+	for _, m := range d.Measures {
+		w.ident(m.Name).sql(" = ").ident(m.Name).sql(" + VALUES(").ident(m.Name).sql("), ")
+	}
+	w.ident(ColumnUpdatedAt).sql(" = GREATEST(").ident(ColumnUpdatedAt).sql(", VALUES(").ident(ColumnUpdatedAt).sql("))")
+}
+
+// deleteJournal forces the primary key: a table scan would wait for every writer
+// that has not committed. Only a multi-table DELETE takes the hint.
+func (mysqlSQL) deleteJournal(w *writer, d *Definition, ids []int64) {
+	w.sql("DELETE ").ident("j").sql(" FROM ").ident(d.Journal).sql(" AS ").ident("j").sql(" FORCE INDEX (PRIMARY) WHERE ").
+		ident("j").sql(".").ident(ColumnJournalID).sql(" IN ").ids(ids)
+}
+
+func (mysqlSQL) fold(*writer, *Definition, int) {}

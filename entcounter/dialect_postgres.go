@@ -1,0 +1,82 @@
+package entcounter
+
+import (
+	stdsql "database/sql"
+	"strconv"
+
+	"entgo.io/ent/dialect"
+)
+
+// postgresSQL writes SQL for PostgreSQL ≥ 13.
+type postgresSQL struct{}
+
+func (postgresSQL) name() string { return dialect.Postgres }
+
+// now is the time of the statement, not that of the start of the transaction.
+func (postgresSQL) now() string { return "clock_timestamp()" }
+
+// timeText leaves a timestamptz alone: it is an instant for every driver.
+func (postgresSQL) timeText(expr string) string { return expr }
+
+// sum brings the numeric that SUM yields back to BIGINT, or fails.
+func (postgresSQL) sum(expr string) string { return "CAST(SUM(" + expr + ") AS BIGINT)" }
+
+func (postgresSQL) options(level stdsql.IsolationLevel) *stdsql.TxOptions {
+	return &stdsql.TxOptions{Isolation: level}
+}
+
+func (postgresSQL) createLocks(w *writer, counter string) {
+	insertLocks(w, counter)
+	w.sql(" ON CONFLICT DO NOTHING")
+}
+
+func (postgresSQL) claim(w *writer, d *Definition, batch int) {
+	w.sql("SELECT ").ident(ColumnJournalID).sql(" FROM ").ident(d.Journal).sql(" ORDER BY ").ident(ColumnJournalID).
+		sql(" LIMIT ", strconv.Itoa(batch), " FOR UPDATE SKIP LOCKED")
+}
+
+func (s postgresSQL) readJournal(w *writer, d *Definition, ids []int64, batch int) {
+	selectJournal(w, s, d)
+	if ids != nil {
+		w.sql(" WHERE ").ident(ColumnJournalID).sql(" IN ").ids(ids)
+		return
+	}
+	w.sql(" ORDER BY ").ident(ColumnJournalID).sql(" LIMIT ", strconv.Itoa(batch))
+}
+
+func (s postgresSQL) upsert(w *writer, d *Definition, rows []foldedRow) {
+	insertCounters(w, d)
+	w.sql("VALUES ").rows(rows)
+	s.onConflict(w, d)
+}
+
+func (postgresSQL) onConflict(w *writer, d *Definition) {
+	w.sql(" ON CONFLICT (").idents(d.keyNames()...).sql(") DO UPDATE SET ")
+	for _, m := range d.Measures {
+		w.ident(m.Name).sql(" = ").ident("c").sql(".").ident(m.Name).sql(" + excluded.").ident(m.Name).sql(", ")
+	}
+	w.ident(ColumnUpdatedAt).sql(" = GREATEST(").ident("c").sql(".").ident(ColumnUpdatedAt).
+		sql(", excluded.").ident(ColumnUpdatedAt).sql(")")
+}
+
+func (postgresSQL) deleteJournal(w *writer, d *Definition, ids []int64) {
+	w.sql("DELETE FROM ").ident(d.Journal).sql(" WHERE ").ident(ColumnJournalID).sql(" IN ").ids(ids)
+}
+
+// fold deletes what it claims and adds up what it deletes: all parts of the
+// statement work on one snapshot, and no row is in one of them only.
+func (s postgresSQL) fold(w *writer, d *Definition, batch int) {
+	w.sql("WITH ").ident("claimed").sql(" AS (DELETE FROM ").ident(d.Journal).sql(" WHERE ").ident(ColumnJournalID).
+		sql(" = ANY(ARRAY(")
+	s.claim(w, d, batch)
+	w.sql(")) RETURNING *), ").ident("folded").sql(" AS (")
+	insertCounters(w, d)
+	w.sql("SELECT ").idents(d.keyNames()...)
+	for _, m := range d.Measures {
+		w.sql(", ", s.sum(w.quote(m.Delta)))
+	}
+	w.sql(", MAX(").ident(ColumnInsertedAt).sql(") FROM ").ident("claimed").
+		sql(" GROUP BY ").idents(d.keyNames()...).sql(" ORDER BY ").idents(d.keyNames()...)
+	s.onConflict(w, d)
+	w.sql(" RETURNING 1) SELECT (SELECT COUNT(*) FROM ").ident("claimed").sql("), (SELECT COUNT(*) FROM ").ident("folded").sql(")")
+}
