@@ -1,0 +1,94 @@
+package countergen
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"entgo.io/ent/dialect/sql/schema"
+	"entgo.io/ent/schema/field"
+	"github.com/entcounter/entcounter/entcounter"
+)
+
+// templateFuncs write Go values as the source text of generated code.
+var templateFuncs = template.FuncMap{
+	"entcounter_column":        columnLiteral,
+	"entcounter_columns":       columnLiterals,
+	"entcounter_migrateColumn": migrateColumnLiteral,
+	"entcounter_columnRefs":    columnRefs,
+	"entcounter_strings":       stringsLiteral,
+}
+
+// columnLiteral writes the fields of an entcounter.Column.
+func columnLiteral(c entcounter.Column) string {
+	if c.Name == "" {
+		return "{}"
+	}
+	parts := []string{fmt.Sprintf("Name: %q", c.Name), "Type: field." + c.Type.ConstName()}
+	if c.Faithful {
+		parts = append(parts, "Faithful: true")
+	}
+	if c.Bits > 0 {
+		parts = append(parts, "Bits: "+strconv.Itoa(c.Bits))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// columnLiterals writes the elements of a []entcounter.Column.
+func columnLiterals(columns []entcounter.Column) string {
+	parts := make([]string, len(columns))
+	for i, c := range columns {
+		parts[i] = columnLiteral(c)
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// migrateColumnLiteral writes the fields of a schema.Column.
+func migrateColumnLiteral(c *schema.Column) string {
+	parts := []string{fmt.Sprintf("Name: %q", c.Name), "Type: field." + c.Type.ConstName()}
+	if c.Increment {
+		parts = append(parts, "Increment: true")
+	}
+	if c.Size > 0 {
+		parts = append(parts, "Size: "+strconv.FormatInt(c.Size, 10))
+	}
+	if c.Attr != "" {
+		parts = append(parts, fmt.Sprintf("Attr: %q", c.Attr))
+	}
+	if c.Type == field.TypeEnum {
+		parts = append(parts, "Enums: "+stringsLiteral(c.Enums))
+	}
+	if c.Collation != "" {
+		parts = append(parts, fmt.Sprintf("Collation: %q", c.Collation))
+	}
+	if len(c.SchemaType) > 0 {
+		var types []string
+		for _, name := range slices.Sorted(maps.Keys(c.SchemaType)) {
+			types = append(types, fmt.Sprintf("%q: %q", name, c.SchemaType[name]))
+		}
+		parts = append(parts, "SchemaType: map[string]string{"+strings.Join(types, ", ")+"}")
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// columnRefs writes the columns of a table that are among the given ones, as
+// elements of the variable that holds the table's columns.
+func columnRefs(variable string, t *schema.Table, columns []*schema.Column) string {
+	parts := make([]string, len(columns))
+	for i, c := range columns {
+		j := slices.IndexFunc(t.Columns, func(o *schema.Column) bool { return o.Name == c.Name })
+		parts[i] = fmt.Sprintf("%s[%d]", variable, j)
+	}
+	return "[]*schema.Column{" + strings.Join(parts, ", ") + "}"
+}
+
+func stringsLiteral(values []string) string {
+	parts := make([]string, len(values))
+	for i, v := range values {
+		parts[i] = strconv.Quote(v)
+	}
+	return "[]string{" + strings.Join(parts, ", ") + "}"
+}
