@@ -30,15 +30,12 @@ func (c *config) counters() []*entcounter.Handle {
 
 // CounterTx returns the transaction's counter wrapper. On first use it is put
 // around the inner transaction, so that deltas are written inside of all commit
-// hooks; without wrap it is not, and the result may be nil.
+// hooks.
 func (tx *txDriver) CounterTx(wrap func(dialect.Tx) *entcounter.Tx) *entcounter.Tx {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	if wrapped, ok := tx.tx.(*entcounter.Tx); ok {
 		return wrapped
-	}
-	if wrap == nil {
-		return nil
 	}
 	wrapped := wrap(tx.tx)
 	tx.tx = wrapped
@@ -107,7 +104,8 @@ func (c *FileCountersClient) ReadMany(ctx context.Context, keys ...filecounters.
 	return found, nil
 }
 
-// Total returns the sums of the measures over a scope, in one statement.
+// Total returns the sums of the measures over a scope, in one statement. A sum
+// beyond BIGINT is [entcounter.ErrOverflow].
 func (c *FileCountersClient) Total(ctx context.Context, scope filecounters.Scope) (filecounters.Totals, error) {
 	prefix, err := fileCountersScopeValues(scope)
 	if err != nil {
@@ -144,13 +142,16 @@ func (c *FileCountersClient) Total(ctx context.Context, scope filecounters.Scope
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
-// it, and no writer waits for it. A worker calls it: see [entcounter.NewWorker].
+// it, and no writer waits for it. It cannot run inside a transaction. A worker
+// calls it: see [entcounter.NewWorker]. For isolation, locks and errors, see
+// [entcounter.Handle.Fold].
 func (c *FileCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
 }
 
 // Rebuild recounts a scope from the File rows and journals the corrections.
-// Writers and folds go on meanwhile.
+// Writers and folds go on meanwhile. It cannot run inside a transaction. For
+// isolation, locks and errors, see [entcounter.Handle.Rebuild].
 func (c *FileCountersClient) Rebuild(ctx context.Context, scope filecounters.Scope) (entcounter.Rebuilt, error) {
 	prefix, err := fileCountersScopeValues(scope)
 	if err != nil {
@@ -160,7 +161,8 @@ func (c *FileCountersClient) Rebuild(ctx context.Context, scope filecounters.Sco
 }
 
 // Verify recounts a scope from the File rows and reports each key whose
-// counter differs. It writes nothing. An error ends the sequence.
+// counter differs. It writes nothing. An error ends the sequence. See
+// [entcounter.Handle.Verify].
 func (c *FileCountersClient) Verify(ctx context.Context, scope filecounters.Scope) iter.Seq2[filecounters.Drift, error] {
 	return func(yield func(filecounters.Drift, error) bool) {
 		prefix, err := fileCountersScopeValues(scope)
@@ -193,8 +195,10 @@ func (c *FileCountersClient) Verify(ctx context.Context, scope filecounters.Scop
 	}
 }
 
-// DeleteScope removes the counts of a scope, folded or not. The counted rows are
-// the caller's to delete.
+// DeleteScope deletes the counter and journal rows of a scope. The counted rows
+// are the caller's to delete, and nothing may write to them any more. An empty
+// scope is refused with [entcounter.ErrEmptyScope]. For isolation, locks and
+// errors, see [entcounter.Handle.DeleteScope].
 func (c *FileCountersClient) DeleteScope(ctx context.Context, scope filecounters.Scope) error {
 	prefix, err := fileCountersScopeValues(scope)
 	if err != nil {
@@ -203,8 +207,9 @@ func (c *FileCountersClient) DeleteScope(ctx context.Context, scope filecounters
 	return c.handle().DeleteScope(ctx, prefix)
 }
 
-// Journal adds deltas for rows that were changed without ent, by SQL of your
-// own. Call it in the transaction that changes them.
+// Journal adds deltas for File rows that the transaction changes without ent, by
+// SQL of your own. Derive them from the rows as the transaction found them under
+// its locks. Outside of a transaction it returns [entcounter.ErrNoTransaction].
 func (c *FileCountersClient) Journal(ctx context.Context, deltas ...filecounters.Delta) error {
 	journal := make([]entcounter.Delta, len(deltas))
 	for i, d := range deltas {

@@ -38,7 +38,8 @@ func (c *Handle) Name() string { return c.def.Name }
 // [ErrNoTransaction].
 func (c *Handle) Journal(ctx context.Context, deltas ...Delta) error {
 	const operation = "journalling"
-	if !inTransaction(c.drv) {
+	t, ok := transactionOf(c.drv)
+	if !ok {
 		return c.wrap(operation, ErrNoTransaction)
 	}
 	normal := make([]Delta, len(deltas))
@@ -53,18 +54,7 @@ func (c *Handle) Journal(ctx context.Context, deltas ...Delta) error {
 		}
 		normal[i] = Delta{Key: key, Measures: delta.Measures}
 	}
-	if t, ok := transactionOf(c.drv); ok {
-		return c.wrap(operation, t.Add(ctx, c.def, normal))
-	}
-	// Nothing counted has happened in the transaction yet, and its wrapper is not
-	// in place: there is nothing to wait for.
-	var sums changes
-	for _, delta := range normal {
-		if err := sums.add(c.def, delta.Key, delta.Measures, 1); err != nil {
-			return c.wrap(operation, err)
-		}
-	}
-	return insertJournal(ctx, c.drv, c.sql.name(), c.def, sums.drain(c.def))
+	return c.wrap(operation, t.Add(ctx, c.def, normal))
 }
 
 // Backlog is what a fold has yet to do.
@@ -97,16 +87,8 @@ func (c *Handle) Backlog(ctx context.Context) (Backlog, error) {
 
 // inTransaction reports whether a driver is bound to a transaction.
 func inTransaction(drv dialect.Driver) bool {
-	for {
-		switch d := drv.(type) {
-		case *dialect.DebugDriver:
-			drv = d.Driver
-		case opDriver, counterTx:
-			return true
-		default:
-			return false
-		}
-	}
+	t, user := binding(drv)
+	return t != nil || user != nil
 }
 
 // Attempts at a transaction that others can get in the way of.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -64,6 +65,11 @@ func (c *changes) merge(other *changes) error {
 		}
 	}
 	return nil
+}
+
+// counters returns the counters with deltas, by name.
+func (c *changes) counters() []*Definition {
+	return slices.SortedFunc(maps.Keys(c.byCounter), func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // drain returns the deltas of one counter that are not zero, ordered by key,

@@ -31,7 +31,7 @@ import (
 // CreateNode creates a row, like sqlgraph.CreateNode.
 func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.CreateSpec) error {
 	if len(s.counted(spec.Table)) == 0 && !s.countedEdges(spec.Edges) {
-		s.transaction(drv)
+		transactionOf(drv)
 		return sqlgraph.CreateNode(ctx, drv, spec)
 	}
 	return s.mutate(ctx, drv, func(m *mutation) error {
@@ -49,7 +49,7 @@ func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlg
 		return len(s.counted(n.Table)) > 0 || s.countedEdges(n.Edges)
 	}
 	if !slices.ContainsFunc(spec.Nodes, isCounted) {
-		s.transaction(drv)
+		transactionOf(drv)
 		return sqlgraph.BatchCreate(ctx, drv, spec)
 	}
 	return s.mutate(ctx, drv, func(m *mutation) error {
@@ -65,7 +65,7 @@ func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlg
 func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.UpdateSpec) error {
 	u := s.updateOf(drv.Dialect(), spec)
 	if u.passes() {
-		s.transaction(drv)
+		transactionOf(drv)
 		return sqlgraph.UpdateNode(ctx, drv, spec)
 	}
 	return s.mutate(ctx, drv, func(m *mutation) error { return m.updateOne(spec, u) })
@@ -75,7 +75,7 @@ func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.UpdateSpec) (affected int, err error) {
 	u := s.updateOf(drv.Dialect(), spec)
 	if u.passes() {
-		s.transaction(drv)
+		transactionOf(drv)
 		return sqlgraph.UpdateNodes(ctx, drv, spec)
 	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
@@ -119,7 +119,7 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 	counters := s.counted(spec.Node.Table)
 	t := s.Tables[spec.Node.Table]
 	if len(counters) == 0 && (t == nil || len(t.ReferencedBy) == 0) {
-		s.transaction(drv)
+		transactionOf(drv)
 		return sqlgraph.DeleteNodes(ctx, drv, spec)
 	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
@@ -132,14 +132,14 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 // mutate runs a counted mutation in the user's transaction or, where there is
 // none, in one of its own.
 func (s *Schema) mutate(ctx context.Context, drv dialect.Driver, op func(*mutation) error) (err error) {
-	if tx, ok := s.transaction(drv); ok {
+	if tx, ok := transactionOf(drv); ok {
 		return s.run(ctx, tx, drv, op)
 	}
 	inner, err := drv.Tx(ctx)
 	if err != nil {
 		return err
 	}
-	tx := NewTx(inner, drv.Dialect(), s)
+	tx := newTx(inner, drv.Dialect())
 	committing := false
 	defer func() {
 		// An error, or a panic in a function of the user's.

@@ -164,11 +164,9 @@ func (c *Handle) Verify(ctx context.Context, scope []any, visit func(scan func(d
 	}
 	w := newWriter(c.sql)
 	drift(w, c.sql, c.def, values, false, 0)
-	if inTransaction(c.drv) {
-		if t, ok := transactionOf(c.drv); ok {
-			if err := t.Flush(ctx); err != nil {
-				return err
-			}
+	if t, ok := transactionOf(c.drv); ok {
+		if err := t.Flush(ctx); err != nil {
+			return err
 		}
 		return c.wrap("verifying", query(ctx, c.drv, w, visit))
 	}

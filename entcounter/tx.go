@@ -26,7 +26,6 @@ var ErrTransactionFailed = errors.New("entcounter: transaction failed, roll it b
 type Tx struct {
 	inner   dialect.Tx
 	dialect string
-	schema  *Schema
 
 	mu       sync.Mutex
 	pending  changes
@@ -37,9 +36,8 @@ type Tx struct {
 	writer   bool  // SQLite's write lock is held
 }
 
-// NewTx wraps a transaction. Generated code calls it; there is no other use.
-func NewTx(inner dialect.Tx, dialectName string, schema *Schema) *Tx {
-	return &Tx{inner: inner, dialect: dialectName, schema: schema, ctx: context.Background()}
+func newTx(inner dialect.Tx, dialectName string) *Tx {
+	return &Tx{inner: inner, dialect: dialectName, ctx: context.Background()}
 }
 
 // Exec implements dialect.ExecQuerier.
@@ -179,7 +177,7 @@ func (t *Tx) Flush(ctx context.Context) error {
 	if len(t.pending.byCounter) == 0 {
 		return nil
 	}
-	for _, d := range t.schema.Counters {
+	for _, d := range t.pending.counters() {
 		deltas := t.pending.drain(d)
 		if len(deltas) == 0 {
 			continue
@@ -344,26 +342,16 @@ func (opDriver) Rollback() error                          { return nil }
 // counterTx is implemented by the transaction driver that ent generates.
 type counterTx interface {
 	// CounterTx returns the wrapper around the inner transaction, after having
-	// put it there if there was none and wrap is given.
+	// put it there if there was none.
 	CounterTx(wrap func(dialect.Tx) *Tx) *Tx
 }
 
-// transactionOf returns the wrapper of the user's transaction that a driver is
-// bound to, if it is bound to one and the wrapper is in place.
+// transactionOf returns the wrapper of the transaction that a driver is bound to,
+// if it is bound to one. It puts the wrapper in place around a user's transaction.
 func transactionOf(drv dialect.Driver) (*Tx, bool) {
 	t, user := binding(drv)
 	if user != nil {
-		t = user.CounterTx(nil)
-	}
-	return t, t != nil
-}
-
-// transaction returns the wrapper of the user's transaction that a driver is
-// bound to, if it is bound to one. It puts the wrapper in place.
-func (s *Schema) transaction(drv dialect.Driver) (*Tx, bool) {
-	t, user := binding(drv)
-	if user != nil {
-		t = user.CounterTx(func(inner dialect.Tx) *Tx { return NewTx(inner, drv.Dialect(), s) })
+		t = user.CounterTx(func(inner dialect.Tx) *Tx { return newTx(inner, drv.Dialect()) })
 	}
 	return t, t != nil
 }
