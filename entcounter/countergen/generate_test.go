@@ -107,6 +107,7 @@ func compare(t *testing.T, what string, got, want map[string]string) {
 // The committed client is what the committed extension generates, from nothing,
 // and generating again changes nothing.
 func TestGeneratedCode(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	copyTree(t, dir, root(t), func(name string) bool {
 		switch top, _, _ := strings.Cut(name, "/"); top {
@@ -152,6 +153,7 @@ func TestOtherModule(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a module")
 	}
+	t.Parallel()
 	dir := newApp(t)
 	entDir := filepath.Join(dir, "ent")
 	command(t, entDir, "go", "run", "entc.go")

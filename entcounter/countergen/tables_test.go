@@ -54,6 +54,7 @@ func columnGraph() testGraph {
 // The generated tables can be created on every database, and a second run finds
 // nothing to change.
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
 		types := columnGraph()
 		if db.Kind == testdb.Postgres || db.Kind == testdb.SQLite {
