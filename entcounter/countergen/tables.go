@@ -125,7 +125,7 @@ func describe(t *schema.Table) *entcounter.Table {
 		}
 	}
 	for _, idx := range t.Indexes {
-		if !idx.Unique {
+		if !idx.Unique || isPartial(idx) {
 			continue
 		}
 		var columns []entcounter.Column
@@ -135,6 +135,13 @@ func describe(t *schema.Table) *entcounter.Table {
 		described.Unique = append(described.Unique, columns)
 	}
 	return described
+}
+
+// isPartial reports whether two rows with equal columns may both be in a unique
+// index, or two with different ones may conflict.
+func isPartial(idx *schema.Index) bool {
+	a := idx.Annotation
+	return a != nil && (a.Where != "" || a.Prefix != 0 || len(a.PrefixColumns) > 0)
 }
 
 // hasDefault reports whether the database supplies a value other than NULL for

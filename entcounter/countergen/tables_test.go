@@ -272,3 +272,26 @@ func TestColumns(t *testing.T) {
 		t.Errorf("column %s is missing", name)
 	}
 }
+
+// Only a unique index over whole columns and all rows tells which row an upsert
+// meets.
+func TestUniqueIndexes(t *testing.T) {
+	table := sqlschema.NewTable("files").
+		AddPrimary(&sqlschema.Column{Name: "id", Type: field.TypeInt}).
+		AddColumn(&sqlschema.Column{Name: "path", Type: field.TypeString}).
+		AddColumn(&sqlschema.Column{Name: "size", Type: field.TypeInt})
+	table.AddIndex("whole", true, []string{"path", "size"})
+	for name, annotation := range map[string]*entsql.IndexAnnotation{
+		"rows":    {Where: "size > 0"},
+		"prefix":  {Prefix: 10},
+		"columns": {PrefixColumns: map[string]uint{"path": 10}},
+	} {
+		table.AddIndex(name, true, []string{"path"})
+		idx, _ := table.Index(name)
+		idx.Annotation = annotation
+	}
+	unique := describe(table).Unique
+	if len(unique) != 1 || len(unique[0]) != 2 {
+		t.Fatalf("unique columns %v", unique)
+	}
+}
