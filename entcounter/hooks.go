@@ -320,9 +320,15 @@ func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, counters []counted
 	}
 	found, err := m.imageOf(t, nodes[0].Schema, counters, unknown)
 	if err == nil && found != len(unknown) {
-		err = fmt.Errorf("entcounter: %d of %d rows inserted into %q cannot be read back by id", len(unknown)-found, len(unknown), t.Name)
+		err = notReadBack(t, len(unknown)-found, len(unknown))
 	}
 	return err
+}
+
+// notReadBack says that ids of inserted rows are not what ent takes them for, as
+// with an auto_increment_increment other than 1 in MySQL.
+func notReadBack(t *Table, missing, inserted int) error {
+	return fmt.Errorf("entcounter: %d of %d rows inserted into %q cannot be read back by id, so they cannot be counted", missing, inserted, t.Name)
 }
 
 // createdID returns the id of an inserted row.

@@ -28,6 +28,9 @@ type upsertion struct {
 	unique [][]Column
 	// target is the conflict target's place in unique, −1 where any of them counts.
 	target int
+	// more tells that statements for other nodes follow an insert, and may change
+	// the inserted row again.
+	more bool
 	// exec runs ent's own insert of some of the nodes.
 	exec func(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) error
 }
@@ -69,6 +72,7 @@ func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 			missing = append(missing, n)
 		}
 	}
+	u.more = len(existing) > 0
 	if err := u.insertMissing(missing); err != nil {
 		return err
 	}
@@ -143,7 +147,7 @@ func (u *upsertion) insertMissing(nodes []upsertNode) error {
 			return err
 		}
 		if ok {
-			return u.countCreated(specsOf(nodes), u.counters)
+			return u.inserted(nodes)
 		}
 	}
 	return u.each(nodes)
@@ -211,8 +215,40 @@ func (u *upsertion) tentatively(do func() (bool, error)) (bool, error) {
 	return ok, run("RELEASE SAVEPOINT ")
 }
 
+// inserted counts inserted nodes: from their specs if nothing follows, and by
+// their image after it all if something does.
+func (u *upsertion) inserted(nodes []upsertNode) error {
+	if !u.more {
+		return u.countCreated(specsOf(nodes), u.counters)
+	}
+	ids := make([][]any, len(nodes))
+	for i, n := range nodes {
+		var err error
+		if ids[i], err = createdID(u.table, n.spec, n.set); err != nil {
+			return err
+		}
+	}
+	tc, found := u.touchedIn(u.table, nodes[0].spec.Schema), 0
+	for chunk := range slices.Chunk(ids, lockChunk) {
+		err := u.locked(selection{table: u.table, schema: nodes[0].spec.Schema, where: withIDs(u.table, chunk), lock: forChange}, func(r row) error {
+			found++
+			tc.seen[string(appendKey(nil, r.id))] = struct{}{}
+			tc.ids = append(tc.ids, r.id)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if found != len(ids) {
+		return notReadBack(u.table, len(ids)-found, len(ids))
+	}
+	return nil
+}
+
 // each upserts nodes one by one.
 func (u *upsertion) each(nodes []upsertNode) error {
+	u.more = u.more || len(nodes) > 1
 	for _, n := range nodes {
 		if n.spec.ID != nil {
 			n.spec.ID.Value = n.id
@@ -232,7 +268,7 @@ func (u *upsertion) one(n upsertNode) error {
 			return err
 		}
 		if inserted {
-			return u.countCreated([]*sqlgraph.CreateSpec{n.spec}, u.counters)
+			return u.inserted([]upsertNode{n})
 		}
 		found, err := u.lockExisting([]upsertNode{n})
 		if err != nil {

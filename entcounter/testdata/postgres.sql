@@ -1,0 +1,56 @@
+-- lock row
+UPDATE "counter_locks" SET "version" = "version" + 1 WHERE "counter_name" = $1 AND "operation" = $2
+-- [File fold]
+
+-- missing lock rows
+INSERT INTO "counter_locks" ("counter_name", "operation", "version") VALUES ($1, $2, 0), ($3, $4, 0), ($5, $6, 0) ON CONFLICT DO NOTHING
+-- [File fold File rebuild File rebuilt]
+
+-- claim
+SELECT "id" FROM "file_counter_journal" ORDER BY "id" LIMIT 5000 FOR UPDATE SKIP LOCKED
+-- []
+
+-- claimed rows
+SELECT "id", "dataset_id", "status", "count_delta", "bytes_delta", "inserted_at" FROM "file_counter_journal" WHERE "id" IN (3,5,8)
+-- []
+
+-- add to counter rows
+INSERT INTO "file_counters" AS "c" ("dataset_id", "status", "count", "bytes", "updated_at") VALUES ($1, $2, $3, $4, $5), ($6, $7, $8, $9, $10) ON CONFLICT ("dataset_id", "status") DO UPDATE SET "count" = "c"."count" + excluded."count", "bytes" = "c"."bytes" + excluded."bytes", "updated_at" = GREATEST("c"."updated_at", excluded."updated_at")
+-- [7 new -2 -30 then 7 copied 2 30 now]
+
+-- delete what was added
+DELETE FROM "file_counter_journal" WHERE "id" IN (3,5)
+-- []
+
+-- fold in one
+WITH "claimed" AS (DELETE FROM "file_counter_journal" WHERE "id" = ANY(ARRAY(SELECT "id" FROM "file_counter_journal" ORDER BY "id" LIMIT 5000 FOR UPDATE SKIP LOCKED)) RETURNING *), "folded" AS (INSERT INTO "file_counters" AS "c" ("dataset_id", "status", "count", "bytes", "updated_at") SELECT "dataset_id", "status", CAST(SUM("count_delta") AS BIGINT), CAST(SUM("bytes_delta") AS BIGINT), MAX("inserted_at") FROM "claimed" GROUP BY "dataset_id", "status" ORDER BY "dataset_id", "status" ON CONFLICT ("dataset_id", "status") DO UPDATE SET "count" = "c"."count" + excluded."count", "bytes" = "c"."bytes" + excluded."bytes", "updated_at" = GREATEST("c"."updated_at", excluded."updated_at") RETURNING 1) SELECT (SELECT COUNT(*) FROM "claimed"), (SELECT COUNT(*) FROM "folded")
+-- []
+
+-- versions of rebuilds
+SELECT "version" FROM "counter_locks" WHERE "counter_name" = $1 AND "operation" IN ($2, $3) ORDER BY "operation"
+-- [File rebuild rebuilt]
+
+-- rebuild done
+UPDATE "counter_locks" SET "version" = $1 WHERE "counter_name" = $2 AND "operation" = $3
+-- [12 File rebuilt]
+
+-- rebuild
+SELECT "k0", "k1", CAST(SUM("r0" - "c0") AS BIGINT), CAST(SUM("r1" - "c1") AS BIGINT) FROM (SELECT "dataset_id" AS "k0", "status" AS "k1", 0 AS "c0", 0 AS "c1", COUNT(*) AS "r0", COALESCE(SUM("size"), 0) AS "r1" FROM "files" WHERE "dataset_id" IS NOT NULL AND "status" IS NOT NULL GROUP BY "dataset_id", "status" UNION ALL SELECT "dataset_id", "status", "count", "bytes", 0, 0 FROM "file_counters" UNION ALL SELECT "dataset_id", "status", "count_delta", "bytes_delta", 0, 0 FROM "file_counter_journal") AS "t" GROUP BY "k0", "k1" HAVING SUM("c0") <> SUM("r0") OR SUM("c1") <> SUM("r1") LIMIT 50000
+-- []
+
+-- rebuild of a scope
+SELECT "k0", "k1", CAST(SUM("r0" - "c0") AS BIGINT), CAST(SUM("r1" - "c1") AS BIGINT) FROM (SELECT "dataset_id" AS "k0", "status" AS "k1", 0 AS "c0", 0 AS "c1", COUNT(*) AS "r0", COALESCE(SUM("size"), 0) AS "r1" FROM "files" WHERE "dataset_id" = $1 AND "dataset_id" IS NOT NULL AND "status" IS NOT NULL GROUP BY "dataset_id", "status" UNION ALL SELECT "dataset_id", "status", "count", "bytes", 0, 0 FROM "file_counters" WHERE "dataset_id" = $2 UNION ALL SELECT "dataset_id", "status", "count_delta", "bytes_delta", 0, 0 FROM "file_counter_journal" WHERE "dataset_id" = $3) AS "t" GROUP BY "k0", "k1" HAVING SUM("c0") <> SUM("r0") OR SUM("c1") <> SUM("r1") LIMIT 50000
+-- [7 7 7]
+
+-- verify a scope, odd names
+SELECT "k0", "k1", CAST(SUM("c0") AS BIGINT), CAST(SUM("c1") AS BIGINT), CAST(SUM("r0") AS BIGINT), CAST(SUM("r1") AS BIGINT) FROM (SELECT "from" AS "k0", "where" AS "k1", 0 AS "c0", 0 AS "c1", COUNT(*) AS "r0", COALESCE(SUM("all"), 0) AS "r1" FROM "values" WHERE "from" = $1 AND "where" = $2 AND "from" IS NOT NULL AND "where" IS NOT NULL GROUP BY "from", "where" UNION ALL SELECT "order", "select", "key", "index", 0, 0 FROM "group" WHERE "order" = $3 AND "select" = $4 UNION ALL SELECT "order", "select", "count", "sum", 0, 0 FROM "table" WHERE "order" = $5 AND "select" = $6) AS "t" GROUP BY "k0", "k1" HAVING SUM("c0") <> SUM("r0") OR SUM("c1") <> SUM("r1")
+-- [7 new 7 new 7 new]
+
+-- delete a scope
+DELETE FROM "file_counter_journal" WHERE "dataset_id" = $1
+-- [7]
+
+-- read
+SELECT * FROM (SELECT "dataset_id", "status", CAST(SUM("count") AS BIGINT) AS "count", CAST(SUM("bytes") AS BIGINT) AS "bytes", MAX("updated_at") AS "updated_at", SUM("pending") AS "pending" FROM (SELECT "dataset_id", "status", "count" AS "count", "bytes" AS "bytes", "updated_at" AS "updated_at", 0 AS "pending" FROM "file_counters" AS "file_counters" WHERE "file_counters"."dataset_id" = $1 AND "file_counters"."status" IN ($2, $3) UNION ALL SELECT "dataset_id", "status", "count_delta" AS "count", "bytes_delta" AS "bytes", "inserted_at" AS "updated_at", 1 AS "pending" FROM "file_counter_journal" AS "file_counters" WHERE "file_counters"."dataset_id" = $4 AND "file_counters"."status" IN ($5, $6)) AS "deltas" GROUP BY "dataset_id", "status") AS "file_counters"
+-- [7 new copied 7 new copied]
+
