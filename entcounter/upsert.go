@@ -72,6 +72,13 @@ func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 			missing = append(missing, n)
 		}
 	}
+	if len(existing) > 0 && len(missing) > 0 && !u.independent(nodes) {
+		// What a node does to another depends on their order.
+		if err := u.each(nodes); err != nil {
+			return err
+		}
+		return m.settle()
+	}
 	u.more = len(existing) > 0
 	if err := u.insertMissing(missing); err != nil {
 		return err
@@ -80,6 +87,71 @@ func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 		return err
 	}
 	return m.settle()
+}
+
+// independent reports whether the nodes have no unique values in common, and the
+// conflict clause gives a row none but those of its node.
+func (u *upsertion) independent(nodes []upsertNode) bool {
+	for _, columns := range u.unique {
+		seen := make(map[string]struct{}, len(nodes))
+		for _, n := range nodes {
+			values, ok := uniqueValues(columns, n.set)
+			if !ok {
+				continue
+			}
+			key := string(appendKey(nil, values))
+			if _, ok := seen[key]; ok {
+				return false
+			}
+			seen[key] = struct{}{}
+		}
+	}
+	names := make([]string, 0, len(nodes[0].set))
+	for name := range nodes[0].set {
+		names = append(names, name)
+	}
+	query, _, err := u.builder.Insert(u.table.Name).Columns(names...).OnConflict(u.onConflict...).QueryErr()
+	if err != nil {
+		return false
+	}
+	for _, set := range []string{" DO UPDATE SET ", " ON DUPLICATE KEY UPDATE "} {
+		if _, clause, ok := strings.Cut(query, set); ok {
+			return u.keepsUnique(clause)
+		}
+	}
+	return strings.HasSuffix(query, " DO NOTHING")
+}
+
+// keepsUnique reports whether a list of assignments sets unique columns to nothing
+// but what they are, or are in the inserted node.
+func (u *upsertion) keepsUnique(assignments string) bool {
+	for rest := assignments; ; {
+		column, after, ok := cutIdentifier(rest)
+		if !ok {
+			return false
+		}
+		expr, ok := strings.CutPrefix(after, " = ")
+		if !ok {
+			return false
+		}
+		end, ok := endOfExpression(expr)
+		if !ok {
+			return false
+		}
+		if slices.ContainsFunc(u.unique, func(columns []Column) bool {
+			return slices.ContainsFunc(columns, func(c Column) bool { return c.Name == column })
+		}) {
+			name := rest[:len(column)+2] // with its quotes
+			value := expr[:end]
+			_, qualified, ok := cutIdentifier(value)
+			if value != name && value != "VALUES("+name+")" && (!ok || qualified != "."+name) {
+				return false
+			}
+		}
+		if rest, ok = strings.CutPrefix(expr[end:], ", "); !ok {
+			return true
+		}
+	}
 }
 
 // findTarget reads the conflict target: only a conflict there is resolved by the
