@@ -72,7 +72,9 @@ func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 			missing = append(missing, n)
 		}
 	}
-	if len(existing) > 0 && len(missing) > 0 && !u.independent(nodes) {
+	// A missing node may have a value that an existing row has now, and gives up.
+	takes := func(n upsertNode) bool { return found.has(n.set, -1) }
+	if len(existing) > 0 && len(missing) > 0 && (slices.ContainsFunc(missing, takes) || !u.independent(nodes)) {
 		// What a node does to another depends on their order.
 		if err := u.each(nodes); err != nil {
 			return err
