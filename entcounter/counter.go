@@ -111,7 +111,7 @@ var (
 	errNoLockRows = errors.New("no lock rows")
 	// errStaleSnapshot is returned when a snapshot taken under the rebuild lock
 	// does not show the previous holder's commit.
-	errStaleSnapshot = errors.New("snapshot older than the last rebuild")
+	errStaleSnapshot = errors.New("the snapshot does not show the last rebuild: in " + LockTable + ", the version of rebuilt is not the one before that of rebuild")
 )
 
 // transact runs fn in a transaction of its own at the given isolation level,
@@ -123,7 +123,7 @@ func (c *Handle) transact(ctx context.Context, level stdsql.IsolationLevel, fn f
 	if inTransaction(c.drv) {
 		return ErrInTransaction
 	}
-	created := false
+	creations := 0
 	for races, timeouts, delay := 0, 0, time.Millisecond; ; {
 		err := c.attempt(ctx, level, fn, locks)
 		switch {
@@ -131,8 +131,8 @@ func (c *Handle) transact(ctx context.Context, level stdsql.IsolationLevel, fn f
 			return nil
 		case ctx.Err() != nil:
 			return err
-		case errors.Is(err, errNoLockRows) && !created:
-			created = true
+		case errors.Is(err, errNoLockRows) && creations < 3:
+			creations++
 			w := newWriter(c.sql)
 			c.sql.createLocks(w, c.def.Name)
 			// Two first folds at once may get in each other's way here, too.

@@ -39,17 +39,26 @@ type sqlDialect interface {
 	// createLocks inserts the rows of one counter into counter_locks as far as
 	// they are missing.
 	createLocks(w *writer, counter string)
+}
+
+// foldsBySteps is a dialect in which a fold is a sequence of statements.
+type foldsBySteps interface {
+	sqlDialect
 	// claim locks the oldest committed rows of a journal and returns their ids. It
 	// writes nothing where the transaction has locked everybody out already.
 	claim(w *writer, d *Definition, batch int)
-	// readJournal reads rows of a journal: the given ids, or the oldest ones.
-	readJournal(w *writer, d *Definition, ids []int64, batch int)
+	// readJournal reads rows of a journal: the claimed ones, or the oldest ones.
+	readJournal(w *writer, d *Definition, claimed []int64, batch int)
 	// upsert adds to rows of the counter table.
 	upsert(w *writer, d *Definition, rows []foldedRow)
-	// deleteJournal deletes rows of a journal by id.
+	// deleteJournal deletes rows of a journal.
 	deleteJournal(w *writer, d *Definition, ids []int64)
-	// fold does all of a fold's work in one statement, which returns the numbers
-	// of rows and keys. It writes nothing where that cannot be exact.
+}
+
+// foldsAtOnce is a dialect in which a fold is one statement.
+type foldsAtOnce interface {
+	sqlDialect
+	// fold returns the numbers of rows and keys.
 	fold(w *writer, d *Definition, batch int)
 }
 
@@ -258,53 +267,63 @@ func deleteByScope(w *writer, table string, d *Definition, scope []any) {
 // drift writes the statement that compares the counted tables with the counters
 // within a scope: for each key, what the counter table and the journal hold and
 // what a recount says, each measure by itself, for keys where any differs. It is
-// one statement, so all three halves are read in one snapshot; the scope is in
-// each of them, where an index serves it.
+// one statement, so all of it is read in one snapshot; the scope is in each part,
+// where an index serves it.
 //
 // With correction set, it selects the difference alone: the delta that mends the
 // key. A limit of 0 is none.
 func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool, limit int) {
-	key := d.keyNames()
-	signed := func(i int, half string) string { // aliases of the inner columns
-		return w.quote(half + strconv.Itoa(i))
+	// Names of the inner columns, which no name of the user's can be mistaken for.
+	numbered := func(prefix string, n int) []string {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = prefix + strconv.Itoa(i)
+		}
+		return names
 	}
+	var (
+		key     = numbered("k", len(d.Key))
+		counter = numbered("c", len(d.Measures))
+		recount = numbered("r", len(d.Measures))
+	)
 	w.sql("SELECT ").idents(key...)
 	for i := range d.Measures {
 		if correction {
-			w.sql(", ", s.sum(signed(i, "r")+" - "+signed(i, "c")))
+			w.sql(", ", s.sum(w.quote(recount[i])+" - "+w.quote(counter[i])))
 		} else {
-			w.sql(", ", s.sum(signed(i, "c")))
+			w.sql(", ", s.sum(w.quote(counter[i])))
 		}
 	}
 	if !correction {
-		for i := range d.Measures {
-			w.sql(", ", s.sum(signed(i, "r")))
+		for _, name := range recount {
+			w.sql(", ", s.sum(w.quote(name)))
 		}
 	}
 	w.sql(" FROM (")
 	for n, src := range d.Sources {
+		names := columnNames(src.Key)
 		if n > 0 {
 			w.sql(" UNION ALL ")
 		}
 		w.sql("SELECT ")
-		for i, k := range src.Key {
+		for i, name := range names {
+			w.ident(name).sql(" AS ").ident(key[i]).sql(", ")
+		}
+		for _, name := range counter {
+			w.sql("0 AS ").ident(name).sql(", ")
+		}
+		for i, m := range src.Measures {
 			if i > 0 {
 				w.sql(", ")
 			}
-			w.ident(k.Name).sql(" AS ").ident(key[i])
-		}
-		for i := range d.Measures {
-			w.sql(", 0 AS ", signed(i, "c"))
-		}
-		for i, m := range src.Measures {
 			if m.Name == "" {
-				w.sql(", COUNT(*) AS ", signed(i, "r"))
+				w.sql("COUNT(*)")
 			} else {
-				w.sql(", COALESCE(SUM(").ident(m.Name).sql("), 0) AS ", signed(i, "r"))
+				w.sql("COALESCE(SUM(").ident(m.Name).sql("), 0)")
 			}
+			w.sql(" AS ").ident(recount[i])
 		}
 		w.sql(" FROM ").ident(src.Table).sql(" WHERE ")
-		names := columnNames(src.Key)
 		if len(scope) > 0 {
 			w.equals(names, scope).sql(" AND ")
 		}
@@ -320,16 +339,13 @@ func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool,
 		table    string
 		measures []string
 	}{{d.Table, d.measureNames()}, {d.Journal, d.deltaNames()}} {
-		w.sql(" UNION ALL SELECT ").idents(key...)
-		for _, m := range half.measures {
-			w.sql(", ").ident(m)
-		}
+		w.sql(" UNION ALL SELECT ").idents(slices.Concat(d.keyNames(), half.measures)...)
 		for range d.Measures {
 			w.sql(", 0")
 		}
 		w.sql(" FROM ").ident(half.table)
 		if len(scope) > 0 {
-			w.sql(" WHERE ").equals(key, scope)
+			w.sql(" WHERE ").equals(d.keyNames(), scope)
 		}
 	}
 	w.sql(") AS ").ident("t").sql(" GROUP BY ").idents(key...).sql(" HAVING ")
@@ -337,7 +353,7 @@ func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool,
 		if i > 0 {
 			w.sql(" OR ")
 		}
-		w.sql("SUM(", signed(i, "c"), ") <> SUM(", signed(i, "r"), ")")
+		w.sql("SUM(").ident(counter[i]).sql(") <> SUM(").ident(recount[i]).sql(")")
 	}
 	if limit > 0 {
 		w.sql(" LIMIT ", strconv.Itoa(limit))

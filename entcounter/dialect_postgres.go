@@ -30,53 +30,27 @@ func (postgresSQL) createLocks(w *writer, counter string) {
 	w.sql(" ON CONFLICT DO NOTHING")
 }
 
-func (postgresSQL) claim(w *writer, d *Definition, batch int) {
-	w.sql("SELECT ").ident(ColumnJournalID).sql(" FROM ").ident(d.Journal).sql(" ORDER BY ").ident(ColumnJournalID).
-		sql(" LIMIT ", strconv.Itoa(batch), " FOR UPDATE SKIP LOCKED")
-}
-
-func (s postgresSQL) readJournal(w *writer, d *Definition, ids []int64, batch int) {
-	selectJournal(w, s, d)
-	if ids != nil {
-		w.sql(" WHERE ").ident(ColumnJournalID).sql(" IN ").ids(ids)
-		return
-	}
-	w.sql(" ORDER BY ").ident(ColumnJournalID).sql(" LIMIT ", strconv.Itoa(batch))
-}
-
-func (s postgresSQL) upsert(w *writer, d *Definition, rows []foldedRow) {
-	insertCounters(w, d)
-	w.sql("VALUES ").rows(rows)
-	s.onConflict(w, d)
-}
-
-func (postgresSQL) onConflict(w *writer, d *Definition) {
-	w.sql(" ON CONFLICT (").idents(d.keyNames()...).sql(") DO UPDATE SET ")
-	for _, m := range d.Measures {
-		w.ident(m.Name).sql(" = ").ident("c").sql(".").ident(m.Name).sql(" + excluded.").ident(m.Name).sql(", ")
-	}
-	w.ident(ColumnUpdatedAt).sql(" = GREATEST(").ident("c").sql(".").ident(ColumnUpdatedAt).
-		sql(", excluded.").ident(ColumnUpdatedAt).sql(")")
-}
-
-func (postgresSQL) deleteJournal(w *writer, d *Definition, ids []int64) {
-	w.sql("DELETE FROM ").ident(d.Journal).sql(" WHERE ").ident(ColumnJournalID).sql(" IN ").ids(ids)
-}
-
-// fold deletes what it claims and adds up what it deletes: all parts of the
-// statement work on one snapshot, and no row is in one of them only.
+// fold deletes what it claims and adds up what it deletes. All parts of the
+// statement work on one snapshot, which is taken under the fold lock.
 func (s postgresSQL) fold(w *writer, d *Definition, batch int) {
-	w.sql("WITH ").ident("claimed").sql(" AS (DELETE FROM ").ident(d.Journal).sql(" WHERE ").ident(ColumnJournalID).
-		sql(" = ANY(ARRAY(")
-	s.claim(w, d, batch)
-	w.sql(")) RETURNING *), ").ident("folded").sql(" AS (")
+	id := w.quote(ColumnJournalID)
+	w.sql("WITH ").ident("claimed").sql(" AS (DELETE FROM ").ident(d.Journal).
+		sql(" WHERE ", id, " = ANY(ARRAY(SELECT ", id, " FROM ").ident(d.Journal).
+		sql(" ORDER BY ", id, " LIMIT ", strconv.Itoa(batch), " FOR UPDATE SKIP LOCKED)) RETURNING *), ").ident("folded").sql(" AS (")
 	insertCounters(w, d)
 	w.sql("SELECT ").idents(d.keyNames()...)
 	for _, m := range d.Measures {
 		w.sql(", ", s.sum(w.quote(m.Delta)))
 	}
 	w.sql(", MAX(").ident(ColumnInsertedAt).sql(") FROM ").ident("claimed").
-		sql(" GROUP BY ").idents(d.keyNames()...).sql(" ORDER BY ").idents(d.keyNames()...)
-	s.onConflict(w, d)
-	w.sql(" RETURNING 1) SELECT (SELECT COUNT(*) FROM ").ident("claimed").sql("), (SELECT COUNT(*) FROM ").ident("folded").sql(")")
+		sql(" GROUP BY ").idents(d.keyNames()...).sql(" ORDER BY ").idents(d.keyNames()...).
+		sql(" ON CONFLICT (").idents(d.keyNames()...).sql(") DO UPDATE SET ")
+	for _, m := range d.Measures {
+		w.ident(m.Name).sql(" = ").ident("c").sql(".").ident(m.Name).sql(" + excluded.").ident(m.Name).sql(", ")
+	}
+	w.ident(ColumnUpdatedAt).sql(" = GREATEST(").ident("c").sql(".").ident(ColumnUpdatedAt).
+		sql(", excluded.").ident(ColumnUpdatedAt).sql(") RETURNING 1) SELECT (SELECT COUNT(*) FROM ").ident("claimed").
+		sql("), (SELECT COUNT(*) FROM ").ident("folded").sql(")")
 }
+
+var _ foldsAtOnce = postgresSQL{}

@@ -55,4 +55,4 @@ func (sqliteSQL) deleteJournal(w *writer, d *Definition, ids []int64) {
 	w.sql("DELETE FROM ").ident(d.Journal).sql(" WHERE ").ident(ColumnJournalID).sql(" IN ").ids(ids)
 }
 
-func (sqliteSQL) fold(*writer, *Definition, int) {}
+var _ foldsBySteps = sqliteSQL{}

@@ -1,6 +1,7 @@
 package entcounter
 
 import (
+	"cmp"
 	"context"
 	stdsql "database/sql"
 	"fmt"
@@ -225,7 +226,7 @@ func (f *fixture) foldAll(tb testing.TB, opts ...FoldOption) {
 	}
 }
 
-// drift returns the keys that Verify finds.
+// drift returns the keys that Verify finds, in order.
 func (f *fixture) drift(tb testing.TB, scope ...any) [][2]count {
 	tb.Helper()
 	var found [][2]count
@@ -241,6 +242,9 @@ func (f *fixture) drift(tb testing.TB, scope ...any) [][2]count {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	slices.SortFunc(found, func(a, b [2]count) int {
+		return cmp.Or(cmp.Compare(a[0].dataset, b[0].dataset), cmp.Compare(a[0].status, b[0].status))
+	})
 	return found
 }
 

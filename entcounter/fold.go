@@ -91,10 +91,11 @@ func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (Folded, error) {
 	}
 	var folded Folded
 	err := c.transact(ctx, cfg.level, func(tx dialect.Tx) (err error) {
-		if w := newWriter(c.sql); c.writeFold(w, cfg) {
-			folded, err = c.foldOnServer(ctx, tx, w)
-		} else {
-			folded, err = c.foldInClient(ctx, tx, cfg)
+		switch s := c.sql.(type) {
+		case foldsAtOnce:
+			folded, err = c.foldAtOnce(ctx, tx, s, cfg)
+		case foldsBySteps:
+			folded, err = c.foldBySteps(ctx, tx, s, cfg)
 		}
 		folded.Full = folded.Full || folded.Rows == cfg.batch
 		return err
@@ -123,21 +124,18 @@ func (c *Handle) idle(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-func (c *Handle) writeFold(w *writer, cfg foldConfig) bool {
-	c.sql.fold(w, c.def, cfg.batch)
-	return w.Len() > 0
-}
-
-// foldOnServer folds by one statement.
-func (c *Handle) foldOnServer(ctx context.Context, tx dialect.Tx, w *writer) (folded Folded, err error) {
+func (c *Handle) foldAtOnce(ctx context.Context, tx dialect.Tx, s foldsAtOnce, cfg foldConfig) (folded Folded, err error) {
+	w := newWriter(s)
+	s.fold(w, c.def, cfg.batch)
 	err = queryRow(ctx, tx, w, &folded.Rows, &folded.Keys)
 	return folded, err
 }
 
-// foldInClient claims, reads, sums, adds and deletes.
-func (c *Handle) foldInClient(ctx context.Context, tx dialect.Tx, cfg foldConfig) (Folded, error) {
+// foldBySteps claims, reads, sums, adds and deletes.
+func (c *Handle) foldBySteps(ctx context.Context, tx dialect.Tx, s foldsBySteps, cfg foldConfig) (Folded, error) {
 	var claimed []int64
-	if w := newWriter(c.sql); c.writeClaim(w, cfg) {
+	w := newWriter(s)
+	if s.claim(w, c.def, cfg.batch); w.Len() > 0 {
 		err := query(ctx, tx, w, func(scan func(...any) error) error {
 			var id int64
 			if err := scan(&id); err != nil {
@@ -147,20 +145,20 @@ func (c *Handle) foldInClient(ctx context.Context, tx dialect.Tx, cfg foldConfig
 			return nil
 		})
 		if serverErrorOf(err).mysql == mysqlSyntax {
-			return Folded{}, c.noSkipLocked(ctx, err)
+			return Folded{}, c.noSkipLocked(ctx, tx, err)
 		}
 		if err != nil || len(claimed) == 0 {
 			return Folded{}, err
 		}
 	}
-	sums, ids, err := c.sumJournal(ctx, tx, claimed, cfg.batch)
+	sums, ids, err := c.sumJournal(ctx, tx, s, claimed, cfg.batch)
 	if err != nil {
 		return Folded{}, err
 	}
 	folded := Folded{Rows: len(ids), Keys: len(sums), Full: len(claimed) == cfg.batch}
 	for rows := range slices.Chunk(sums, maxParameters/len(c.def.counterColumns())) {
-		w := newWriter(c.sql)
-		c.sql.upsert(w, c.def, rows)
+		w := newWriter(s)
+		s.upsert(w, c.def, rows)
 		if err := exec(ctx, tx, w); err != nil {
 			return Folded{}, err
 		}
@@ -172,8 +170,8 @@ func (c *Handle) foldInClient(ctx context.Context, tx dialect.Tx, cfg foldConfig
 		ids = claimed
 	}
 	for chunk := range slices.Chunk(ids, idChunk) {
-		w := newWriter(c.sql)
-		c.sql.deleteJournal(w, c.def, chunk)
+		w := newWriter(s)
+		s.deleteJournal(w, c.def, chunk)
 		n, err := execAffected(ctx, tx, w)
 		if err != nil {
 			return Folded{}, err
@@ -185,15 +183,10 @@ func (c *Handle) foldInClient(ctx context.Context, tx dialect.Tx, cfg foldConfig
 	return folded, nil
 }
 
-func (c *Handle) writeClaim(w *writer, cfg foldConfig) bool {
-	c.sql.claim(w, c.def, cfg.batch)
-	return w.Len() > 0
-}
-
 // sumJournal adds up journal rows by key: the claimed ones, or where nothing had
 // to be claimed the oldest ones. It returns the sums in a fixed order of the keys
 // and the ids of the rows in them.
-func (c *Handle) sumJournal(ctx context.Context, ex dialect.ExecQuerier, claimed []int64, batch int) ([]foldedRow, []int64, error) {
+func (c *Handle) sumJournal(ctx context.Context, tx dialect.Tx, s foldsBySteps, claimed []int64, batch int) ([]foldedRow, []int64, error) {
 	var (
 		ids  = make([]int64, 0, len(claimed))
 		sums = newSums(c.def)
@@ -202,10 +195,10 @@ func (c *Handle) sumJournal(ctx context.Context, ex dialect.ExecQuerier, claimed
 		var (
 			id       int64
 			inserted string
-			w        = newWriter(c.sql)
+			w        = newWriter(s)
 		)
-		c.sql.readJournal(w, c.def, chunk, batch)
-		return query(ctx, ex, w, func(scan func(...any) error) error {
+		s.readJournal(w, c.def, chunk, batch)
+		return query(ctx, tx, w, func(scan func(...any) error) error {
 			sum, err := sums.scan(scan, []any{&id}, []any{&inserted})
 			if err != nil {
 				return err
@@ -324,12 +317,13 @@ func (d *Definition) scannedKey(targets []any) ([]any, error) {
 	return key, nil
 }
 
-// noSkipLocked says what a syntax error in a claim means.
-func (c *Handle) noSkipLocked(ctx context.Context, cause error) error {
+// noSkipLocked says what a syntax error in a claim means. It asks in the same
+// transaction, since the pool may have one connection only.
+func (c *Handle) noSkipLocked(ctx context.Context, tx dialect.Tx, cause error) error {
 	w := newWriter(c.sql)
 	w.sql("SELECT VERSION()")
 	var version string
-	if err := queryRow(ctx, c.drv, w, &version); err != nil {
+	if err := queryRow(ctx, tx, w, &version); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoSkipLocked, cause)
 	}
 	return fmt.Errorf("%w; this one is %s: %w", ErrNoSkipLocked, version, cause)

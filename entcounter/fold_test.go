@@ -77,3 +77,24 @@ func TestFoldOverflow(t *testing.T) {
 		wantEqual(t, f.stored(t), []count{{1, "ok", 2, 2}, {7, "new", 2, math.MaxInt64 - 5}})
 	})
 }
+
+func BenchmarkFold(b *testing.B) {
+	for _, kind := range testdb.Kinds {
+		b.Run(string(kind), func(b *testing.B) {
+			f := newFixture(b, testdb.New(b, kind))
+			deltas := make([]Delta, DefaultFoldBatch)
+			for i := range deltas {
+				deltas[i] = delta(int64(i%500), []string{"new", "copied"}[i%2], 1, 10)
+			}
+			for b.Loop() {
+				b.StopTimer()
+				f.journal(b, deltas...)
+				b.StartTimer()
+				if _, err := f.Fold(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(deltas)*b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}

@@ -16,8 +16,8 @@ type conjunct struct {
 	// stands. Its placeholders are ?, whatever the dialect.
 	text string
 	args []any
-	// columns of the own table that the condition refers to, without qualifier,
-	// each once. Complete only where known is set.
+	// columns of the own table that the condition refers to, without qualifier, as
+	// written, each once. Complete only where known is set.
 	columns []string
 	// known tells that the condition was understood to the last token, and refers
 	// to nothing but columns of the own table and arguments.
@@ -262,11 +262,12 @@ func (s *splitter) split(tokens []token) {
 			start = i + 1
 		}
 	}
-	if len(members) == 0 {
+	members = append(members, tokens[start:])
+	if len(members) == 1 || slices.ContainsFunc(members, func(m []token) bool { return len(m) == 0 }) {
 		s.add(tokens)
 		return
 	}
-	for _, m := range append(members, tokens[start:]) {
+	for _, m := range members {
 		s.split(m)
 	}
 }

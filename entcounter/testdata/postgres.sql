@@ -6,23 +6,7 @@ UPDATE "counter_locks" SET "version" = "version" + 1 WHERE "counter_name" = $1 A
 INSERT INTO "counter_locks" ("counter_name", "operation", "version") VALUES ($1, $2, 0), ($3, $4, 0), ($5, $6, 0) ON CONFLICT DO NOTHING
 -- [File fold File rebuild File rebuilt]
 
--- claim
-SELECT "id" FROM "file_counter_journal" ORDER BY "id" LIMIT 5000 FOR UPDATE SKIP LOCKED
--- []
-
--- claimed rows
-SELECT "id", "dataset_id", "status", "count_delta", "bytes_delta", "inserted_at" FROM "file_counter_journal" WHERE "id" IN (3,5,8)
--- []
-
--- add to counter rows
-INSERT INTO "file_counters" AS "c" ("dataset_id", "status", "count", "bytes", "updated_at") VALUES ($1, $2, $3, $4, $5), ($6, $7, $8, $9, $10) ON CONFLICT ("dataset_id", "status") DO UPDATE SET "count" = "c"."count" + excluded."count", "bytes" = "c"."bytes" + excluded."bytes", "updated_at" = GREATEST("c"."updated_at", excluded."updated_at")
--- [7 new -2 -30 then 7 copied 2 30 now]
-
--- delete what was added
-DELETE FROM "file_counter_journal" WHERE "id" IN (3,5)
--- []
-
--- fold in one
+-- fold
 WITH "claimed" AS (DELETE FROM "file_counter_journal" WHERE "id" = ANY(ARRAY(SELECT "id" FROM "file_counter_journal" ORDER BY "id" LIMIT 5000 FOR UPDATE SKIP LOCKED)) RETURNING *), "folded" AS (INSERT INTO "file_counters" AS "c" ("dataset_id", "status", "count", "bytes", "updated_at") SELECT "dataset_id", "status", CAST(SUM("count_delta") AS BIGINT), CAST(SUM("bytes_delta") AS BIGINT), MAX("inserted_at") FROM "claimed" GROUP BY "dataset_id", "status" ORDER BY "dataset_id", "status" ON CONFLICT ("dataset_id", "status") DO UPDATE SET "count" = "c"."count" + excluded."count", "bytes" = "c"."bytes" + excluded."bytes", "updated_at" = GREATEST("c"."updated_at", excluded."updated_at") RETURNING 1) SELECT (SELECT COUNT(*) FROM "claimed"), (SELECT COUNT(*) FROM "folded")
 -- []
 

@@ -1,0 +1,87 @@
+package entcounter
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/sql"
+)
+
+var updateGolden = flag.Bool("update", false, "write what the SQL tests expect, rather than compare with it")
+
+// Every statement, as text: what is sent to a server is reviewed where it can be
+// read.
+func TestSQLText(t *testing.T) {
+	for _, name := range []string{dialect.MySQL, dialect.Postgres, dialect.SQLite} {
+		t.Run(name, func(t *testing.T) {
+			var (
+				out  strings.Builder
+				s    = sqlFor(name)
+				d    = fileCounter()
+				rows = []foldedRow{
+					{key: []any{int64(7), "new"}, measures: []int64{-2, -30}, updatedAt: "then"},
+					{key: []any{int64(7), "copied"}, measures: []int64{2, 30}, updatedAt: "now"},
+				}
+			)
+			show := func(what string, write func(w *writer)) {
+				w := newWriter(s)
+				write(w)
+				if w.Len() > 0 {
+					fmt.Fprintf(&out, "-- %s\n%s\n-- %v\n\n", what, w.String(), w.args)
+				}
+			}
+			show("lock row", func(w *writer) { writeLock(w, d.Name, lockFold) })
+			show("missing lock rows", func(w *writer) { s.createLocks(w, d.Name) })
+			switch s := s.(type) {
+			case foldsBySteps:
+				show("claim", func(w *writer) { s.claim(w, d, 5000) })
+				show("claimed rows", func(w *writer) { s.readJournal(w, d, []int64{3, 5, 8}, 5000) })
+				show("add to counter rows", func(w *writer) { s.upsert(w, d, rows) })
+				show("delete what was added", func(w *writer) { s.deleteJournal(w, d, []int64{3, 5}) })
+			case foldsAtOnce:
+				show("fold", func(w *writer) { s.fold(w, d, 5000) })
+			}
+			show("versions of rebuilds", func(w *writer) { readVersions(w, d.Name) })
+			show("rebuild done", func(w *writer) { writeRebuilt(w, d.Name, 12) })
+			show("rebuild", func(w *writer) { drift(w, s, d, nil, true, 50_000) })
+			show("rebuild of a scope", func(w *writer) { drift(w, s, d, []any{int64(7)}, true, 50_000) })
+			show("verify a scope, odd names", func(w *writer) { drift(w, s, oddCounter(), []any{int64(7), "new"}, false, 0) })
+			show("delete a scope", func(w *writer) { deleteByScope(w, d.Journal, d, []any{int64(7)}) })
+			show("read", func(w *writer) {
+				where := conjuncts(name, d.Table, sql.And(sql.EQ("dataset_id", 7), sql.GT("count", 1), sql.In("status", "new", "copied")))
+				query, args := sql.Dialect(name).Select().From(d.source(name, where)).Query()
+				w.sql(query)
+				w.args = args
+			})
+			compareGolden(t, filepath.Join("testdata", name+".sql"), out.String())
+		})
+	}
+}
+
+func compareGolden(t *testing.T, path, got string) {
+	t.Helper()
+	if *updateGolden {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantLines := strings.Split(string(want), "\n")
+	for i, line := range strings.Split(got, "\n") {
+		if i >= len(wantLines) || line != wantLines[i] {
+			t.Fatalf("%s:%d: go test -update writes:\n%s", path, i+1, line)
+		}
+	}
+	if string(want) != got {
+		t.Errorf("%s has more than go test -update writes", path)
+	}
+}
