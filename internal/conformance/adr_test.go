@@ -1,0 +1,151 @@
+package conformance
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/entcounter/entcounter/ent/file"
+	"github.com/entcounter/entcounter/ent/filecounters"
+	"github.com/entcounter/entcounter/entcounter"
+	"github.com/entcounter/entcounter/internal/testdb"
+)
+
+var placeholder = regexp.MustCompile(`\$\d+`)
+
+// bare rids a statement of what only the dialect's spelling makes different.
+func bare(query string) string {
+	return placeholder.ReplaceAllString(strings.NewReplacer("`", "", `"`, "").Replace(query), "?")
+}
+
+// issued are the statements since the last reset, spelled plainly.
+func (w *world) issued() []string {
+	var all []string
+	for _, q := range w.tap.SQL() {
+		all = append(all, bare(q))
+	}
+	w.tap.Reset()
+	return all
+}
+
+// statements compares the statements since the last reset with those wanted.
+func (w *world) statements(what string, want ...string) {
+	w.Helper()
+	got := w.issued()
+	if !slices.Equal(got, want) {
+		w.Errorf("%s issued\n\t%s\nwant\n\t%s", what, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// spelled is what statements look like on a kind of database.
+type spelled map[testdb.Kind][]string
+
+// TestWorkedExample is the example of the ADR: dataset 7 has three files of 10,
+// 20 and 30 bytes in New, all folded; two of them move to Copied. The numbers are
+// the same before and after the next fold, and the statements are as few as the
+// ADR says: sums take a locking read of the rows that change.
+func TestWorkedExample(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		ctx := t.Context()
+		w := newWorld(t, db, nil)
+		for _, name := range strings.Fields("1 2 3 4 5 6 7") {
+			w.client.Dataset.Create().SetName(name).ExecX(ctx)
+		}
+		const dataset = 7
+		var ids []int
+		for _, f := range []struct {
+			path string
+			size int64
+		}{{"a", 10}, {"b", 20}, {"c", 30}} {
+			ids = append(ids, w.client.File.Create().SetDatasetID(dataset).SetPath(f.path).SetSize(f.size).SaveX(ctx).ID)
+		}
+		if _, err := w.client.FileCounters.Fold(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.journal(ctx); len(got) != 0 {
+			t.Fatalf("the journal is not empty after the fold: %v", got)
+		}
+
+		w.tap.Reset()
+		n, err := w.client.File.Update().
+			Where(file.DatasetID(dataset), file.StatusEQ(file.StatusNew), file.IDIn(ids[:2]...)).
+			SetStatus(file.StatusCopied).
+			Save(ctx)
+		if err != nil || n != 2 {
+			t.Fatalf("moved %d files: %v", n, err)
+		}
+		where := "WHERE (files.dataset_id = ? AND files.status = ?) AND files.id IN (?, ?)"
+		locking := "SELECT files.id, files.dataset_id, files.status, files.size FROM files " + where + " LIMIT 1000"
+		update := "UPDATE files SET status = ? WHERE files.id IN (?, ?)"
+		journal := func(now string) string {
+			return "INSERT INTO file_counter_journal (dataset_id, status, count_delta, bytes_delta, inserted_at) VALUES (?, ?, ?, ?, " +
+				now + "), (?, ?, ?, ?, " + now + ")"
+		}
+		w.statements("the transition", spelled{
+			testdb.SQLite: {
+				"BEGIN",
+				"UPDATE files SET id = id WHERE FALSE", // becomes the one writer
+				locking, update,
+				journal("strftime('%Y-%m-%d %H:%M:%f', 'now')"),
+				"COMMIT",
+			},
+			testdb.MariaDB:  {"BEGIN", locking + " FOR UPDATE", update, journal("UTC_TIMESTAMP(6)"), "COMMIT"},
+			testdb.MySQL:    {"BEGIN", locking + " FOR UPDATE", update, journal("UTC_TIMESTAMP(6)"), "COMMIT"},
+			testdb.Postgres: {"BEGIN", locking + " FOR NO KEY UPDATE", update, journal("clock_timestamp()"), "COMMIT"},
+		}[db.Kind]...)
+		if got, want := w.journal(ctx), []string{"7 New -2 -30", "7 Copied +2 +30"}; !slices.Equal(got, want) {
+			t.Errorf("journalled %q, want %q", got, want)
+		}
+
+		numbers := func(pending int64) {
+			t.Helper()
+			for status, want := range map[file.Status][3]int64{
+				file.StatusNew: {1, 30, pending}, file.StatusCopied: {2, 30, pending}, file.StatusFailed: {},
+			} {
+				w.tap.Reset()
+				got, err := w.client.FileCounters.Read(ctx, filecounters.Key{DatasetID: dataset, Status: status})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if [3]int64{got.Count, got.Bytes, got.Pending} != want {
+					t.Errorf("%s reads as %+v, want count, bytes, pending %v", status, got, want)
+				}
+				if got.UpdatedAt.IsZero() != (want == [3]int64{}) {
+					t.Errorf("%s was updated at %v", status, got.UpdatedAt)
+				}
+				if issued := w.issued(); len(issued) != 1 {
+					t.Errorf("a read took several statements: %q", issued)
+				}
+			}
+			w.exact(ctx)
+		}
+		numbers(1)
+
+		w.tap.Reset()
+		folded, err := w.client.FileCounters.Fold(ctx)
+		if err != nil || folded != (entcounter.Folded{Rows: 2, Keys: 2}) {
+			t.Fatalf("folded %+v: %v", folded, err)
+		}
+		var verbs []string
+		for _, s := range w.issued() {
+			verbs = append(verbs, strings.Join(strings.Fields(s)[:min(3, len(strings.Fields(s)))], " "))
+		}
+		idle, lock, upsert, remove := "SELECT 1 FROM", "UPDATE counter_locks SET", "INSERT INTO file_counters", "DELETE FROM file_counter_journal"
+		want := spelled{
+			testdb.SQLite:   {idle, "BEGIN", lock, "SELECT id, dataset_id,", upsert, remove, "COMMIT"},
+			testdb.MariaDB:  {idle, "BEGIN READ COMMITTED", lock, "SELECT id FROM", "SELECT id, dataset_id,", upsert, "DELETE j FROM", "COMMIT"},
+			testdb.MySQL:    {idle, "BEGIN READ COMMITTED", lock, "SELECT id FROM", "SELECT id, dataset_id,", upsert, "DELETE j FROM", "COMMIT"},
+			testdb.Postgres: {idle, "BEGIN READ COMMITTED", lock, "WITH claimed AS", "COMMIT"},
+		}[db.Kind]
+		if !slices.Equal(verbs, want) {
+			t.Errorf("the fold issued %q, want %q", verbs, want)
+		}
+		numbers(0)
+		var count, bytes int64
+		w.scan("SELECT `count`, `bytes` FROM `file_counters` WHERE `dataset_id` = 7 AND `status` = 'New'", &count, &bytes)
+		if count != 1 || bytes != 30 {
+			t.Errorf("the folded row of New holds %d, %d", count, bytes)
+		}
+	})
+}
