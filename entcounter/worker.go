@@ -22,6 +22,9 @@ type WorkerOptions struct {
 	// further failure, starts at Interval and is shortened at random by up to a half.
 	// Default: one minute.
 	MaxBackoff time.Duration
+	// OnFold is called after every fold that moved journal rows, with the name of the
+	// counter. The loops of different counters call it concurrently. Default: nothing.
+	OnFold func(counter string, folded Folded)
 	// Logger gets a warning for every fold that failed, and folds at debug level.
 	// Default: slog.Default().
 	Logger *slog.Logger
@@ -81,7 +84,7 @@ func (w *Worker) loop(ctx context.Context, c *Handle) {
 	for sleep(ctx, pause) == nil {
 		folded, err := c.Fold(ctx, WithBatch(w.options.Batch))
 		switch {
-		case ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil:
 			return
 		case err != nil:
 			backoff = min(max(2*backoff, w.options.Interval), w.options.MaxBackoff)
@@ -96,6 +99,9 @@ func (w *Worker) loop(ctx context.Context, c *Handle) {
 		backoff = 0
 		if folded.Rows > 0 {
 			log.DebugContext(ctx, "folded", "rows", folded.Rows, "keys", folded.Keys, "full", folded.Full)
+			if w.options.OnFold != nil {
+				w.options.OnFold(c.Name(), folded)
+			}
 		}
 	}
 }

@@ -155,26 +155,21 @@ func cause(err error) error {
 	}
 }
 
-// foldLog counts the journal rows that the worker reports as folded, and shows its warnings.
-type foldLog struct{ app *app }
+// warnings shows what the worker warns of.
+type warnings struct{ *console }
 
-func (*foldLog) Enabled(context.Context, slog.Level) bool { return true }
-func (l *foldLog) WithAttrs([]slog.Attr) slog.Handler     { return l }
-func (l *foldLog) WithGroup(string) slog.Handler          { return l }
+func (warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (w warnings) WithAttrs([]slog.Attr) slog.Handler             { return w }
+func (w warnings) WithGroup(string) slog.Handler                  { return w }
 
-func (l *foldLog) Handle(_ context.Context, r slog.Record) error {
+func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	var b strings.Builder
 	b.WriteString(r.Message)
 	r.Attrs(func(attr slog.Attr) bool {
-		if r.Message == "folded" && attr.Key == "rows" {
-			l.app.done.folded.Add(attr.Value.Int64())
-		}
 		fmt.Fprintf(&b, " %s=%v", attr.Key, attr.Value)
 		return true
 	})
-	if r.Level >= slog.LevelWarn {
-		l.app.console.printf("%s", b.String())
-	}
+	w.printf("%s", b.String())
 	return nil
 }
 

@@ -200,7 +200,8 @@ func (a *app) run(ctx context.Context, stdout io.Writer) int {
 	defer stopFolding()
 	worker := entcounter.NewWorker(a.client.Counters(), entcounter.WorkerOptions{
 		Interval: 200 * time.Millisecond,
-		Logger:   slog.New(&foldLog{app: a}),
+		OnFold:   func(_ string, folded entcounter.Folded) { a.done.folded.Add(int64(folded.Rows)) },
+		Logger:   slog.New(warnings{a.console}),
 	})
 	folding := make(chan error, 1)
 	go func() { folding <- worker.Run(foldCtx) }()
