@@ -93,9 +93,9 @@ func inTransaction(drv dialect.Driver) bool {
 
 // Attempts at a transaction that others can get in the way of.
 const (
-	raceAttempts    = 50 // each is over as soon as it has lost
-	timeoutAttempts = 8  // each has waited as long as the server or the DSN says
-	maxRetryDelay   = 200 * time.Millisecond
+	raceAttempts  = 50 // each is over as soon as it has lost
+	waitAttempts  = 8  // each has waited as long as the server or the DSN says
+	maxRetryDelay = 200 * time.Millisecond
 )
 
 // interruptedError reports that others got in the way of every attempt.
@@ -118,13 +118,14 @@ var (
 // whose first statement writes the given lock rows in order, and commits. The
 // level is set for this transaction; the pool's default does not matter. A
 // transaction that lost against others is run again as a whole after a pause
-// with jitter. Lock rows that are missing are created before it, in autocommit.
-func (c *Handle) transact(ctx context.Context, level stdsql.IsolationLevel, fn func(dialect.Tx) error, locks ...string) error {
+// with jitter, and a patient one also when it has waited for a lock in vain. Lock
+// rows that are missing are created before it, in autocommit.
+func (c *Handle) transact(ctx context.Context, level stdsql.IsolationLevel, patient bool, fn func(dialect.Tx) error, locks ...string) error {
 	if inTransaction(c.drv) {
 		return ErrInTransaction
 	}
 	creations := 0
-	for races, timeouts, delay := 0, 0, time.Millisecond; ; {
+	for races, waits, delay := 0, 0, time.Millisecond; ; {
 		err := c.attempt(ctx, level, fn, locks)
 		switch {
 		case err == nil:
@@ -136,7 +137,7 @@ func (c *Handle) transact(ctx context.Context, level stdsql.IsolationLevel, fn f
 			w := newWriter(c.sql)
 			c.sql.createLocks(w, c.def.Name)
 			// Two first folds at once may get in each other's way here, too.
-			if err := exec(ctx, c.drv, w); err != nil && !lostRace(err) && !timedOut(err) {
+			if err := exec(ctx, c.drv, w); err != nil && !lostRace(err) && !busy(err) {
 				return fmt.Errorf("creating its rows in %s: %w", LockTable, err)
 			}
 			continue
@@ -144,8 +145,8 @@ func (c *Handle) transact(ctx context.Context, level stdsql.IsolationLevel, fn f
 			if races++; races >= raceAttempts {
 				return &interruptedError{err}
 			}
-		case timedOut(err):
-			if timeouts++; timeouts >= timeoutAttempts {
+		case busy(err), patient && timedOut(err):
+			if waits++; waits >= waitAttempts {
 				return &interruptedError{err}
 			}
 		default:

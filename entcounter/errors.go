@@ -115,10 +115,16 @@ func lostRace(err error) bool {
 	return e.state == "40001" || e.state == "40P01"
 }
 
+// busy reports whether SQLite's one write lock was not to be had.
+func busy(err error) bool {
+	code := serverErrorOf(err).sqlite
+	return code == sqliteBusy || code == sqliteLocked
+}
+
 // timedOut reports whether somebody else held a lock for too long.
 func timedOut(err error) bool {
 	e := serverErrorOf(err)
-	return e.mysql == mysqlLockTimeout || e.state == "55P03" || e.sqlite == sqliteBusy || e.sqlite == sqliteLocked
+	return e.mysql == mysqlLockTimeout || e.state == "55P03" || busy(err)
 }
 
 // overflows reports whether err tells of a value that left the range of BIGINT.

@@ -4,6 +4,8 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -185,8 +187,18 @@ func TestFoldThatAlwaysLoses(t *testing.T) {
 	if folded, err := losing.Fold(t.Context()); err != nil || folded != (Folded{}) {
 		t.Errorf("fold: %+v, %v; want nothing and no error", folded, err)
 	}
-	if attempts != timeoutAttempts {
+	if attempts != waitAttempts {
 		t.Errorf("%d attempts", attempts)
+	}
+	// Somebody who holds the lock for as long as the server waits is not a fold.
+	stuck := f.with(func(query string) (string, error) {
+		if strings.HasPrefix(query, "UPDATE") {
+			return "", &mysql.MySQLError{Number: 1205}
+		}
+		return query, nil
+	})
+	if _, err := stuck.Fold(t.Context()); !timedOut(err) {
+		t.Errorf("fold behind a lock that is never free: %v", err)
 	}
 	// A rebuild that did not happen is an error.
 	if _, err := losing.Rebuild(t.Context(), nil); !errors.Is(err, busyError{}) {
@@ -228,6 +240,7 @@ func TestNoSkipLocked(t *testing.T) {
 	for _, kind := range []testdb.Kind{testdb.MariaDB, testdb.MySQL} {
 		t.Run(string(kind), func(t *testing.T) {
 			f := newFixture(t, testdb.New(t, kind))
+			f.pool.SetMaxOpenConns(1)
 			f.journal(t, delta(7, "new", 1, 1))
 			old := f.with(func(query string) (string, error) {
 				return strings.ReplaceAll(query, "SKIP LOCKED", "SKIP UNKNOWN WORDS"), nil
@@ -252,8 +265,8 @@ func TestNoSkipLocked(t *testing.T) {
 
 func TestServerErrors(t *testing.T) {
 	for _, test := range []struct {
-		err              error
-		race, timeout, o bool
+		err                    error
+		race, busy, timeout, o bool
 	}{
 		{err: nil},
 		{err: errors.New("Error 1213: not from a server")},
@@ -265,13 +278,38 @@ func TestServerErrors(t *testing.T) {
 		{err: &pgconn.PgError{Code: "40P01"}, race: true},
 		{err: &pgconn.PgError{Code: "55P03"}, timeout: true},
 		{err: &pgconn.PgError{Code: "22003"}, o: true},
-		{err: busyError{}, timeout: true},
+		{err: busyError{}, busy: true, timeout: true},
 		{err: errors.Join(errors.New("first"), &pgconn.PgError{Code: "40001"}), race: true},
-		{err: (&Handle{def: fileCounter()}).wrap("folding", busyError{}), timeout: true},
+		{err: (&Handle{def: fileCounter()}).wrap("folding", busyError{}), busy: true, timeout: true},
 		{err: errors.New("SQL logic error: integer overflow (1)"), o: true},
 	} {
-		if lostRace(test.err) != test.race || timedOut(test.err) != test.timeout || overflows(test.err) != test.o {
-			t.Errorf("%v: lost race %v, timed out %v, overflows %v", test.err, lostRace(test.err), timedOut(test.err), overflows(test.err))
+		got := fmt.Sprint(lostRace(test.err), busy(test.err), timedOut(test.err), overflows(test.err))
+		if want := fmt.Sprint(test.race, test.busy, test.timeout, test.o); got != want {
+			t.Errorf("%v: got %s, want %s", test.err, got, want)
 		}
+	}
+}
+
+// A pool of one connection is enough for every operation, and a database in
+// memory is a database.
+func TestMemory(t *testing.T) {
+	db := testdb.NewMemory(t)
+	f := newFixture(t, db)
+	f.pool.SetMaxOpenConns(1)
+	f.exec(t, "INSERT INTO `files` (`dataset_id`, `status`, `size`) VALUES (7, 'new', 10), (7, 'new', 20), (8, 'new', 1)")
+	if _, err := f.Rebuild(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	f.foldAll(t)
+	f.journal(t, delta(8, "new", 1, 1))
+	wantEqual(t, f.drift(t), [][2]count{{{8, "new", 2, 2}, {8, "new", 1, 1}}})
+	if err := f.DeleteScope(t.Context(), []any{8}); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, f.stored(t), []count{{7, "new", 2, 30}})
+	wantEqual(t, f.read(t, nil), []count{{7, "new", 2, 30}})
+	f.journal(t, delta(7, "new", 1, math.MaxInt64))
+	if _, err := f.Fold(t.Context()); !errors.Is(err, ErrOverflow) {
+		t.Errorf("got %v, want ErrOverflow", err)
 	}
 }

@@ -69,8 +69,8 @@ func WithBatch(n int) FoldOption {
 //   - On PostgreSQL the rows that one DELETE … RETURNING takes away.
 //   - On SQLite, which has one writer, the oldest rows as read under the lock.
 //
-// A fold that loses a race for a lock is run again, and gives up without an error
-// if it loses all the time: another fold does its work, or the next one will. A
+// A fold that loses a race is run again, and gives up without an error if it loses
+// all the time: another fold does its work, or the next one will. A
 // sum that leaves the range of BIGINT is an [ErrOverflow] that names the key, and
 // the journal keeps its rows. A server that lacks SKIP LOCKED gets
 // [ErrNoSkipLocked].
@@ -90,7 +90,7 @@ func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (Folded, error) {
 		return Folded{}, c.wrap("folding", err)
 	}
 	var folded Folded
-	err := c.transact(ctx, cfg.level, func(tx dialect.Tx) (err error) {
+	err := c.transact(ctx, cfg.level, false, func(tx dialect.Tx) (err error) {
 		switch s := c.sql.(type) {
 		case foldsAtOnce:
 			folded, err = c.foldAtOnce(ctx, tx, s, cfg)

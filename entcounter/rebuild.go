@@ -40,7 +40,7 @@ func (c *Handle) Rebuild(ctx context.Context, scope []any) (Rebuilt, error) {
 		return Rebuilt{}, c.wrap("rebuilding", err)
 	}
 	var rebuilt Rebuilt
-	err = c.transact(ctx, stdsql.LevelRepeatableRead, func(tx dialect.Tx) error {
+	err = c.transact(ctx, stdsql.LevelRepeatableRead, true, func(tx dialect.Tx) error {
 		rebuilt = Rebuilt{}
 		version, last, err := c.versions(ctx, tx)
 		if err != nil {

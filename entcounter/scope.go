@@ -62,7 +62,7 @@ func (c *Handle) DeleteScope(ctx context.Context, scope []any) error {
 	if len(values) == 0 {
 		return c.wrap(operation, ErrEmptyScope)
 	}
-	return c.wrap(operation, c.transact(ctx, stdsql.LevelReadCommitted, func(tx dialect.Tx) error {
+	return c.wrap(operation, c.transact(ctx, stdsql.LevelReadCommitted, true, func(tx dialect.Tx) error {
 		for _, table := range []string{c.def.Table, c.def.Journal} {
 			w := newWriter(c.sql)
 			deleteByScope(w, table, c.def, values)
