@@ -42,7 +42,7 @@ func newTx(inner dialect.Tx, dialectName string) *Tx {
 
 // Exec implements dialect.ExecQuerier.
 func (t *Tx) Exec(ctx context.Context, query string, args, v any) error {
-	if err := t.before(ctx, query); err != nil {
+	if err := t.failure(); err != nil {
 		return err
 	}
 	var own sql.Result
@@ -70,7 +70,7 @@ func (t *Tx) Exec(ctx context.Context, query string, args, v any) error {
 
 // Query implements dialect.ExecQuerier.
 func (t *Tx) Query(ctx context.Context, query string, args, v any) error {
-	if err := t.before(ctx, query); err != nil {
+	if err := t.failure(); err != nil {
 		return err
 	}
 	if err := t.inner.Query(ctx, query, args, v); err != nil {
@@ -92,7 +92,7 @@ func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (stdsql
 	if !ok {
 		return nil, fmt.Errorf("entcounter: ExecContext is not supported by transaction of type %T", t.inner)
 	}
-	if err := t.before(ctx, query); err != nil {
+	if err := t.beforeRaw(ctx, query); err != nil {
 		return nil, err
 	}
 	res, err := ex.ExecContext(ctx, query, args...)
@@ -111,7 +111,7 @@ func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*stds
 	if !ok {
 		return nil, fmt.Errorf("entcounter: QueryContext is not supported by transaction of type %T", t.inner)
 	}
-	if err := t.before(ctx, query); err != nil {
+	if err := t.beforeRaw(ctx, query); err != nil {
 		return nil, err
 	}
 	rows, err := q.QueryContext(ctx, query, args...)
@@ -203,25 +203,67 @@ func (t *Tx) fail(cause error) {
 	t.pending = changes{}
 }
 
-// before refuses statements on a failed transaction: the server may have ended
-// it, and a write would then commit at once and uncounted. It also keeps deltas
-// and savepoints together: what precedes a savepoint is written before it, what
-// follows it is forgotten with it.
-func (t *Tx) before(ctx context.Context, query string) error {
+// failure is what a failed transaction answers to every statement: the server may
+// have ended it, and a write would then commit at once and uncounted.
+func (t *Tx) failure() error {
 	t.mu.Lock()
-	failed := t.failed
-	t.mu.Unlock()
-	switch {
-	case failed != nil:
-		return failed
-	case startsWith(query, "SAVEPOINT"):
+	defer t.mu.Unlock()
+	return t.failed
+}
+
+// beforeRaw keeps deltas and the statements of a user's own together. Such a
+// statement may be anything: a savepoint, DDL that commits in MySQL, a read of the
+// journal. Pending deltas are written before it. Only what follows a savepoint is
+// forgotten when the transaction goes back to it, where an aborted PostgreSQL
+// transaction takes no other statement.
+func (t *Tx) beforeRaw(ctx context.Context, query string) error {
+	if !rollsBackTo(query) {
 		return t.Flush(ctx)
-	case startsWith(query, "ROLLBACK TO"), startsWith(query, "ROLLBACK WORK TO"), startsWith(query, "ROLLBACK TRANSACTION TO"):
-		t.mu.Lock()
-		t.pending = changes{}
-		t.mu.Unlock()
 	}
-	return nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pending = changes{}
+	return t.failed
+}
+
+// rollsBackTo reports whether a statement is ROLLBACK … TO a savepoint, and nothing
+// else.
+func rollsBackTo(query string) bool {
+	words := strings.Fields(stripComments(query))
+	if len(words) < 3 || !strings.EqualFold(words[0], "ROLLBACK") {
+		return false
+	}
+	to := 1
+	if strings.EqualFold(words[1], "WORK") || strings.EqualFold(words[1], "TRANSACTION") {
+		to = 2
+	}
+	return strings.EqualFold(words[to], "TO") && !strings.Contains(strings.TrimRight(query, "; \t\r\n"), ";")
+}
+
+// stripComments replaces the comments before and between the words of a statement
+// by spaces.
+func stripComments(query string) string {
+	var b strings.Builder
+	for query != "" {
+		end, skip := "", 0
+		switch {
+		case strings.HasPrefix(query, "/*"):
+			end, skip = "*/", 2
+		case strings.HasPrefix(query, "--"), strings.HasPrefix(query, "#"):
+			end, skip = "\n", 1
+		default:
+			b.WriteByte(query[0])
+			query = query[1:]
+			continue
+		}
+		b.WriteByte(' ')
+		i := strings.Index(query[skip:], end)
+		if i < 0 {
+			break
+		}
+		query = query[skip+i+len(end):]
+	}
+	return b.String()
 }
 
 // noteWrite records a statement that affected rows.
