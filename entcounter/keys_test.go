@@ -130,14 +130,18 @@ func TestLookupCollations(t *testing.T) {
 						}
 					}
 				}
-				// Deep expressions.
+				if collation != collations[db.Kind][0] {
+					return
+				}
+				// More keys than SQLite takes nested conditions.
+				const others = 1001
 				var keys [][]any
-				for i := range 2000 {
+				for i := range others {
 					keys = append(keys, []any{1, fmt.Sprint("w", i), 1})
 				}
 				keys = append(keys, []any{1, "a", 1})
-				if got := readLookup(t, ctx, drv, d, keys); got[2000] != 1 || got[0] != 0 {
-					t.Errorf("of 2001 keys, the last reads %d", got[2000])
+				if got := readLookup(t, ctx, drv, d, keys); got[others] != 1 || got[0] != 0 {
+					t.Errorf("after %d other keys, the last reads %d", others, got[others])
 				}
 			})
 		}
