@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
@@ -80,7 +81,7 @@ func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
 		if u.edges {
-			affected, err = m.updateWithEdges(spec)
+			affected, err = m.updateWithEdges(spec, u)
 		} else {
 			affected, err = m.update(spec, u)
 		}
@@ -133,6 +134,9 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 // none, in one of its own.
 func (s *Schema) mutate(ctx context.Context, drv dialect.Driver, op func(*mutation) error) (err error) {
 	if tx, ok := transactionOf(drv); ok {
+		if err := tx.over(); err != nil {
+			return err
+		}
 		return s.run(ctx, tx, drv, op)
 	}
 	inner, err := drv.Tx(ctx)
@@ -254,6 +258,10 @@ func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 		}
 		return m.upsert(nodes, onConflict, counters, exec)
 	}
+	sets := make([]columnSet, len(nodes)) // before ent overwrites ids
+	for i, n := range nodes {
+		sets[i] = insertSetOf(n)
+	}
 	if err := exec(nodes, onConflict); err != nil {
 		return err
 	}
@@ -270,22 +278,18 @@ func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 	if len(counters) == 0 {
 		return nil
 	}
-	return m.countCreated(nodes, counters)
+	return m.countCreated(nodes, sets, counters)
 }
 
-// countCreated counts inserted rows from their specs and reads back those whose
-// values only the database knows.
-func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, counters []counted) error {
+// countCreated counts inserted rows from what their specs set, and reads back those
+// whose values only the database knows.
+func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet, counters []counted) error {
 	t, err := m.table(nodes[0].Table)
 	if err != nil {
 		return err
 	}
 	columns := columnsOf(counters)
 	var unknown [][]any
-	sets := make([]columnSet, len(nodes))
-	for i, n := range nodes {
-		sets[i] = insertSetOf(n)
-	}
 	for i, n := range nodes {
 		values, ok := make(map[string]any, len(columns)), true
 		for _, c := range columns {
@@ -336,10 +340,10 @@ func createdID(t *Table, n *sqlgraph.CreateSpec, set columnSet) ([]any, error) {
 	id := make([]any, len(t.ID))
 	for i, c := range t.ID {
 		var v any
-		if n.ID != nil && n.ID.Column == c.Name {
+		if a, ok := set[c.Name]; ok {
+			v = a.value // as given: MySQL's insert ids are ent's guess
+		} else if n.ID != nil && n.ID.Column == c.Name {
 			v = n.ID.Value
-		} else if a, ok := set[c.Name]; ok {
-			v = a.value
 		}
 		norm, err := normalizeValue(c, v)
 		if err != nil {
@@ -407,8 +411,16 @@ func (m *mutation) changeRows(t *Table, rows []row, set updateSet, counters []co
 		}
 		return n, nil
 	}
-	_, err = m.imageOf(t, schema, counters, idsOf(rows))
+	found, err := m.imageOf(t, schema, counters, idsOf(rows))
+	if err == nil && found != len(rows) {
+		err = notKept(t, len(rows)-found, len(rows))
+	}
 	return n, err
+}
+
+// notKept says that changed rows cannot be found again by id.
+func notKept(t *Table, missing, changed int) error {
+	return fmt.Errorf("entcounter: %d of %d changed rows of %q are not found by id any more, so they cannot be counted: a mutation must not change ids", missing, changed, t.Name)
 }
 
 // inChunks locks the rows of a selection and hands them on in chunks. A set
@@ -574,6 +586,9 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 	}
 	exact := *spec
 	exact.Predicate = nil // evaluated here, under lock
+	if u.edges && !m.schema.needsOwners(spec.Edges, u.counters) {
+		return m.addTargets(spec.Edges.Add, func() error { return sqlgraph.UpdateNode(m.ctx, m.drv, spec) })
+	}
 	if u.edges {
 		own, err := m.touch(t, spec.Node.Schema, all(byID, spec.Predicate), forUpdate)
 		if err != nil {
@@ -615,7 +630,14 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 
 // updateWithEdges changes rows together with foreign keys in rows of other
 // tables. Like ent itself it keeps the ids of the changed rows in memory.
-func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec) (int, error) {
+func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec, u update) (affected int, err error) {
+	if !m.schema.needsOwners(spec.Edges, u.counters) {
+		err = m.addTargets(spec.Edges.Add, func() (err error) {
+			affected, err = sqlgraph.UpdateNodes(m.ctx, m.drv, spec)
+			return err
+		})
+		return affected, err
+	}
 	t, err := m.table(spec.Node.Table)
 	if err != nil {
 		return 0, err
@@ -636,6 +658,30 @@ func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec) (int, error) {
 		return 0, err
 	}
 	return len(own), m.settle()
+}
+
+// needsOwners reports whether an update with counted edges has to lock the rows that
+// it updates: to count them, or because edges are removed or kept in a join table.
+func (s *Schema) needsOwners(edges sqlgraph.EdgeMut, counters []counted) bool {
+	return len(counters) > 0 || s.countedEdges(edges.Clear) || slices.ContainsFunc(edges.Add, func(e *sqlgraph.EdgeSpec) bool {
+		return e.Rel == sqlgraph.M2M && s.countedEdge(e)
+	})
+}
+
+// addTargets counts the rows that edges are added to by change. Their owners stay
+// unlocked: transactions that add to the same one do not wait for each other.
+func (m *mutation) addTargets(edges []*sqlgraph.EdgeSpec, change func() error) error {
+	for _, e := range edges {
+		if m.schema.countedEdge(e) {
+			if err := m.touchTargets(e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	return m.settle()
 }
 
 // touchEdges touches the rows whose foreign keys an update of the given owners
@@ -1133,7 +1179,8 @@ func (s *updateSet) readModifiers(dialectName string, spec *sqlgraph.UpdateSpec)
 	}
 	query, _ := update.Query()
 	columns, filters, ok := settersOf(query)
-	s.filters = filters || !ok
+	// An expression that reads tables may see what the statement's other rows become.
+	s.filters = filters || !ok || strings.Contains(strings.ToUpper(query), "SELECT")
 	if !ok {
 		s.unknown = true
 		return

@@ -353,8 +353,12 @@ func (m *mutation) settle() error {
 		if len(tc.counters) == 0 {
 			continue
 		}
-		if _, err := m.imageOf(tc.table, tc.schema, tc.counters, tc.ids); err != nil {
+		found, err := m.imageOf(tc.table, tc.schema, tc.counters, tc.ids)
+		if err != nil {
 			return err
+		}
+		if m.keepsRows && found != len(tc.ids) {
+			return notKept(tc.table, len(tc.ids)-found, len(tc.ids))
 		}
 	}
 	for _, d := range m.departures {
@@ -392,4 +396,5 @@ type mutation struct {
 	touched    map[string]*touched
 	order      []*touched // touched, as met
 	departures []departure
+	keepsRows  bool // no touched row goes away
 }

@@ -1,6 +1,7 @@
 package entcounter
 
 import (
+	"cmp"
 	"context"
 	stdsql "database/sql"
 	"errors"
@@ -31,6 +32,7 @@ type Tx struct {
 	pending  changes
 	ctx      context.Context // of the last mutation, for the flush at commit
 	failed   error
+	ended    error // set when a statement of the user\'s own has ended the transaction
 	written  int64 // rows affected by statements
 	insertID int64 // of the last statement
 	writer   bool  // SQLite's write lock is held
@@ -42,7 +44,7 @@ func newTx(inner dialect.Tx, dialectName string) *Tx {
 
 // Exec implements dialect.ExecQuerier.
 func (t *Tx) Exec(ctx context.Context, query string, args, v any) error {
-	if err := t.failure(); err != nil {
+	if err := cmp.Or(t.failure(), ctx.Err()); err != nil {
 		return err
 	}
 	var own sql.Result
@@ -70,7 +72,7 @@ func (t *Tx) Exec(ctx context.Context, query string, args, v any) error {
 
 // Query implements dialect.ExecQuerier.
 func (t *Tx) Query(ctx context.Context, query string, args, v any) error {
-	if err := t.failure(); err != nil {
+	if err := cmp.Or(t.failure(), ctx.Err()); err != nil {
 		return err
 	}
 	if err := t.inner.Query(ctx, query, args, v); err != nil {
@@ -100,6 +102,7 @@ func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (stdsql
 		return nil, t.observe(err)
 	}
 	t.noteWrite(1, 0)
+	t.afterRaw(query)
 	return res, nil
 }
 
@@ -118,6 +121,7 @@ func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*stds
 	if err != nil {
 		return nil, t.observe(err)
 	}
+	t.afterRaw(query)
 	return rows, nil
 }
 
@@ -177,6 +181,10 @@ func (t *Tx) Flush(ctx context.Context) error {
 	if len(t.pending.byCounter) == 0 {
 		return nil
 	}
+	if err := ctx.Err(); err != nil {
+		return err // the deltas stay
+	}
+	ctx = context.WithoutCancel(ctx)
 	for _, d := range t.pending.counters() {
 		deltas := t.pending.drain(d)
 		if len(deltas) == 0 {
@@ -217,6 +225,9 @@ func (t *Tx) failure() error {
 // forgotten when the transaction goes back to it, where an aborted PostgreSQL
 // transaction takes no other statement.
 func (t *Tx) beforeRaw(ctx context.Context, query string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if !rollsBackTo(query) {
 		return t.Flush(ctx)
 	}
@@ -224,6 +235,45 @@ func (t *Tx) beforeRaw(ctx context.Context, query string) error {
 	defer t.mu.Unlock()
 	t.pending = changes{}
 	return t.failed
+}
+
+// afterRaw notes that a statement of the user's own has ended the transaction. What
+// it had changed until then is counted; what it changes from now on would commit at
+// once, whatever becomes of the deltas.
+func (t *Tx) afterRaw(query string) {
+	if !endsByItself(t.dialect, query) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = fmt.Errorf("%w: it was ended by the statement %q", ErrTransactionFailed, query)
+}
+
+// over is what counted mutations get after the transaction was ended by a statement
+// of the user's own.
+func (t *Tx) over() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended
+}
+
+// endsByItself reports whether a statement ends the transaction that it runs in.
+func endsByItself(dialectName, query string) bool {
+	words := strings.Fields(strings.ToUpper(strings.TrimLeft(stripComments(query), "; \t\r\n")))
+	if len(words) == 0 {
+		return false
+	}
+	switch strings.TrimRight(words[0], ";") {
+	case "COMMIT", "END", "ABORT":
+		return true
+	case "ROLLBACK":
+		return !rollsBackTo(query)
+	case "BEGIN", "START", "ALTER", "TRUNCATE", "RENAME", "GRANT", "REVOKE", "LOCK", "UNLOCK", "ANALYZE", "OPTIMIZE", "REPAIR":
+		return dialectName == dialect.MySQL
+	case "CREATE", "DROP":
+		return dialectName == dialect.MySQL && len(words) > 1 && words[1] != "TEMPORARY"
+	}
+	return false
 }
 
 // rollsBackTo reports whether a statement is ROLLBACK … TO a savepoint, and nothing

@@ -53,12 +53,22 @@ func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 	if err := u.findTarget(); err != nil {
 		return err
 	}
+	m.keepsRows = true
+	completeColumns(specs)
 	nodes := make([]upsertNode, len(specs))
 	for i, n := range specs {
 		nodes[i] = upsertNode{spec: n, set: insertSetOf(n)}
 		if n.ID != nil {
 			nodes[i].id = n.ID.Value
 		}
+	}
+	if u.dialect == dialect.MySQL && len(nodes) == 1 {
+		// A locking read of a row that is not there locks the gap, and others' inserts
+		// out of it.
+		if err := u.one(nodes[0]); err != nil {
+			return err
+		}
+		return m.settle()
 	}
 	found, err := u.lockExisting(nodes)
 	if err != nil {
@@ -89,6 +99,39 @@ func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 		return err
 	}
 	return m.settle()
+}
+
+// completeColumns gives all nodes of a batch the same columns, with NULL where a
+// node sets none, as ent does in one statement: the batch may be divided.
+func completeColumns(specs []*sqlgraph.CreateSpec) {
+	if len(specs) < 2 {
+		return
+	}
+	var columns []*sqlgraph.FieldSpec
+	sets := make([]columnSet, len(specs))
+	seen := make(map[string]bool)
+	for i, n := range specs {
+		sets[i] = insertSetOf(n)
+		for _, f := range n.Fields {
+			if !seen[f.Column] {
+				seen[f.Column] = true
+				columns = append(columns, &sqlgraph.FieldSpec{Column: f.Column})
+			}
+		}
+		for _, e := range n.Edges {
+			if isOwn(e) && len(e.Target.Nodes) > 0 && !seen[e.Columns[0]] {
+				seen[e.Columns[0]] = true
+				columns = append(columns, &sqlgraph.FieldSpec{Column: e.Columns[0]})
+			}
+		}
+	}
+	for i, n := range specs {
+		for _, c := range columns {
+			if _, ok := sets[i][c.Column]; !ok {
+				n.Fields = append(n.Fields, c)
+			}
+		}
+	}
 }
 
 // independent reports whether the nodes have no unique values in common, and the
@@ -293,7 +336,7 @@ func (u *upsertion) tentatively(do func() (bool, error)) (bool, error) {
 // their image after it all if something does.
 func (u *upsertion) inserted(nodes []upsertNode) error {
 	if !u.more {
-		return u.countCreated(specsOf(nodes), u.counters)
+		return u.countCreated(specsOf(nodes), setsOf(nodes), u.counters)
 	}
 	ids := make([][]any, len(nodes))
 	for i, n := range nodes {
@@ -571,6 +614,14 @@ func conflictsWith(unique [][]Column, nodes []upsertNode) (func(*sql.Selector), 
 }
 
 func isExternalOrM2M(e *sqlgraph.EdgeSpec) bool { return e.Rel == sqlgraph.M2M || isExternal(e) }
+
+func setsOf(nodes []upsertNode) []columnSet {
+	sets := make([]columnSet, len(nodes))
+	for i, n := range nodes {
+		sets[i] = n.set
+	}
+	return sets
+}
 
 func specsOf(nodes []upsertNode) []*sqlgraph.CreateSpec {
 	specs := make([]*sqlgraph.CreateSpec, len(nodes))
