@@ -2,6 +2,7 @@ package entcounter
 
 import (
 	"context"
+	stdsql "database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -138,6 +139,11 @@ func (s *Schema) mutate(ctx context.Context, drv dialect.Driver, op func(*mutati
 			return err
 		}
 		return s.run(ctx, tx, drv, op)
+	}
+	if d, ok := drv.(*sql.Driver); ok {
+		if _, ok := d.ExecQuerier.(*stdsql.DB); !ok {
+			return fmt.Errorf("entcounter: a client on a %T cannot keep counters, since no transaction can be begun on it: make the client on a *sql.DB, and use client.Tx or client.BeginTx", d.ExecQuerier)
+		}
 	}
 	inner, err := drv.Tx(ctx)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
+	"github.com/entcounter/entcounter/ent"
 	"github.com/entcounter/entcounter/ent/file"
 	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/internal/testdb"
@@ -158,5 +159,20 @@ func TestUpsertsOfNewKeys(t *testing.T) {
 			}
 		}
 		w.exact(ctx)
+	})
+}
+
+// A client on a transaction of database/sql gets an error, not a panic.
+func TestClientOnSQLTx(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		ctx := t.Context()
+		w := newWorld(t, db, nil)
+		d, _ := w.seed(ctx, "d", 1)
+		tx := must(w.pool.BeginTx(ctx, nil))(t)
+		defer func() { _ = tx.Rollback() }()
+		client := ent.NewClient(ent.Driver(entsql.NewDriver(db.Dialect, entsql.Conn{ExecQuerier: tx})))
+		if err := client.File.Create().SetDatasetID(d.ID).SetPath("x").SetSize(1).Exec(ctx); err == nil {
+			t.Error("a create that nothing counts")
+		}
 	})
 }
