@@ -1,0 +1,79 @@
+package schema
+
+import (
+	"entgo.io/ent"
+	"entgo.io/ent/dialect"
+	"entgo.io/ent/schema"
+	"entgo.io/ent/schema/field"
+	"entgo.io/ent/schema/index"
+	"github.com/entcounter/entcounter/entcounter"
+	"github.com/entcounter/entcounter/internal/integration/types"
+	"github.com/google/uuid"
+)
+
+// Token has an id that its Go type writes in a way of its own, and two unique
+// indexes besides.
+type Token struct{ ent.Schema }
+
+// Annotations of the Token.
+func (Token) Annotations() []schema.Annotation {
+	return []schema.Annotation{
+		entcounter.Counter("Token", entcounter.Key("scope"), entcounter.Count("count"), entcounter.Sum("uses", "uses")),
+		entcounter.Counter("TokenName", entcounter.Key("name"), entcounter.Count("count")),
+	}
+}
+
+// Fields of the Token.
+func (Token) Fields() []ent.Field {
+	return []ent.Field{
+		field.String("id").GoType(types.TokenID(0)),
+		field.String("scope").MaxLen(40),
+		field.String("name").MaxLen(40),
+		field.Int("serial").Unique(),
+		field.Int64("uses").Default(0),
+	}
+}
+
+// Indexes of the Token.
+func (Token) Indexes() []ent.Index {
+	return []ent.Index{index.Fields("scope", "name").Unique()}
+}
+
+// Device has a UUID that the application sets.
+type Device struct{ ent.Schema }
+
+// Annotations of the Device.
+func (Device) Annotations() []schema.Annotation {
+	return []schema.Annotation{
+		entcounter.Counter("Device", entcounter.Key("site"), entcounter.Count("count"), entcounter.Sum("load", "load")),
+	}
+}
+
+// Fields of the Device.
+func (Device) Fields() []ent.Field {
+	return []ent.Field{
+		field.UUID("id", uuid.UUID{}).Default(uuid.New),
+		field.UUID("site", uuid.UUID{}),
+		field.Int("load").Default(0),
+		field.String("serial").MaxLen(40).Unique(),
+	}
+}
+
+// Blob has an id of bytes.
+type Blob struct{ ent.Schema }
+
+// Annotations of the Blob.
+func (Blob) Annotations() []schema.Annotation {
+	return []schema.Annotation{
+		entcounter.Counter("Blob", entcounter.Key("bucket"), entcounter.Count("count"), entcounter.Sum("bytes", "size")),
+	}
+}
+
+// Fields of the Blob.
+func (Blob) Fields() []ent.Field {
+	return []ent.Field{
+		field.Bytes("id").GoType(types.Hash{}).DefaultFunc(types.NewHash).SchemaType(map[string]string{dialect.MySQL: "varbinary(8)"}),
+		field.String("bucket").MaxLen(40),
+		field.Int64("size"),
+	}
+}
