@@ -13,6 +13,7 @@ package entcounter
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"entgo.io/ent/schema"
 )
@@ -26,27 +27,51 @@ type Annotation struct {
 	Counters []Declaration `json:"counters,omitempty"`
 }
 
-// Declaration is one declared counter.
+// Declaration is one declared counter, or what one type declares of a counter over
+// several.
 type Declaration struct {
 	// Name of the counter, an exported Go identifier such as "File". The
 	// generated type is named <Name>Counters.
 	Name string `json:"name,omitempty"`
-	// Key lists the fields that rows are grouped by, in order. A read that
-	// fixes a prefix of the key is one index range.
-	Key []string `json:"key,omitempty"`
+	// Over is the many-to-many edge whose pairs are counted; empty where rows of
+	// the type are.
+	Over string `json:"over,omitempty"`
+	// Key lists the columns that rows are grouped by, in order. A read that fixes a
+	// prefix of the key is one index range.
+	Key []KeyDeclaration `json:"key,omitempty"`
 	// Measures are the quantities summed for each key.
 	Measures []MeasureDeclaration `json:"measures,omitempty"`
+	// Where are the conditions that counted rows meet, all of them.
+	Where []Condition `json:"where,omitempty"`
 	// ReadIndexes are further indexes on the counter and journal tables, each
-	// an ordered list of key fields.
+	// an ordered list of key columns.
 	ReadIndexes [][]string `json:"read_indexes,omitempty"`
+}
+
+// KeyDeclaration is one column of a key.
+type KeyDeclaration struct {
+	// Name of the column, in ent field style.
+	Name string `json:"name,omitempty"`
+	// Field is the path of the field that the column has its values from; empty for
+	// a literal.
+	Field string `json:"field,omitempty"`
+	// Literal is the value that all rows of the type have in the column.
+	Literal string `json:"literal,omitempty"`
+	// Bucket is the period that a time is reduced to; empty for none.
+	Bucket Period `json:"bucket,omitempty"`
+	// Null is the value under which NULL is counted: one, or none if it is not.
+	Null Constants `json:"null,omitempty"`
 }
 
 // MeasureDeclaration is one additive quantity of a counter.
 type MeasureDeclaration struct {
 	// Name of the measure, in ent field style: "count", "bytes".
 	Name string `json:"name,omitempty"`
-	// Field whose values are summed; empty for a count of rows.
+	// Field is the path of the field whose values are summed; empty for a count of
+	// rows.
 	Field string `json:"field,omitempty"`
+	// If are the conditions that rows meet which add to the measure, all of them.
+	If []Condition `json:"if,omitempty"`
 }
 
 // Option is a part of a counter's declaration.
@@ -66,7 +91,12 @@ type Option func(*Declaration)
 //		}
 //	}
 //
-// A declaration is checked when code is generated.
+// Several types may declare parts of one counter: the same name, key columns and
+// measures, and a [Literal] that tells the types apart.
+//
+// Where an option takes a field, it may be a path over unique edges:
+// "dataset.status" is the status of the row's dataset. The edges' foreign keys must
+// be enforced by the database. A declaration is checked when code is generated.
 func Counter(name string, options ...Option) schema.Annotation {
 	d := Declaration{Name: name}
 	for _, opt := range options {
@@ -76,30 +106,85 @@ func Counter(name string, options ...Option) schema.Annotation {
 }
 
 // Key names the fields that rows are grouped by. The order decides which reads
-// are one index range: a read that fixes a prefix of the key is.
+// are one index range: a read that fixes a prefix of the key is. Key columns are
+// named after their fields, with _ for the dot of a path; for other names there is
+// [KeyAs]. All options that add key columns may be repeated.
 func Key(fields ...string) Option {
-	return func(d *Declaration) { d.Key = append(d.Key, fields...) }
-}
-
-// Count declares a measure that counts rows.
-func Count(name string) Option {
 	return func(d *Declaration) {
-		d.Measures = append(d.Measures, MeasureDeclaration{Name: name})
+		for _, f := range fields {
+			d.Key = append(d.Key, KeyDeclaration{Name: strings.ReplaceAll(f, ".", "_"), Field: f})
+		}
 	}
 }
 
-// Sum declares a measure that sums an integer field. A NULL adds zero.
-func Sum(name, field string) Option {
+// KeyAs adds a key column of another name than its field's.
+func KeyAs(name, field string) Option {
+	return func(d *Declaration) { d.Key = append(d.Key, KeyDeclaration{Name: name, Field: field}) }
+}
+
+// Literal adds a key column in which all rows of the type have the given value. It
+// tells the types of a counter over several apart.
+func Literal(name, value string) Option {
+	return func(d *Declaration) { d.Key = append(d.Key, KeyDeclaration{Name: name, Literal: value}) }
+}
+
+// Bucket adds a key column for the period of a time field, in UTC: its values are
+// the texts that [Period.Of] returns.
+func Bucket(name string, period Period, field string) Option {
+	return func(d *Declaration) { d.Key = append(d.Key, KeyDeclaration{Name: name, Field: field, Bucket: period}) }
+}
+
+// NullAs counts rows that have NULL in a key column under the given value: a string,
+// integer or bool as the column has. Without it, a row with NULL in a key column
+// belongs to no group and is not counted.
+func NullAs(column string, value any) Option {
 	return func(d *Declaration) {
-		d.Measures = append(d.Measures, MeasureDeclaration{Name: name, Field: field})
+		for i := range d.Key {
+			if d.Key[i].Name == column {
+				d.Key[i].Null = Constants{value}
+				return
+			}
+		}
+		// Named in the error of code generation.
+		d.Key = append(d.Key, KeyDeclaration{Name: column, Null: Constants{value}})
 	}
 }
 
-// ReadIndex adds an index over the given key fields to the counter and the
+// Over counts the pairs of a many-to-many edge instead of the rows of the type: an
+// entry with three terms is three pairs. Fields of the pair's other side are paths
+// that begin with the edge: Key("terms.id", "status") on an Entry is, for each term,
+// the number of its entries in each status.
+func Over(edge string) Option {
+	return func(d *Declaration) { d.Over = edge }
+}
+
+// Where restricts the counted rows to those that meet all of the conditions, for
+// example those that are not softly deleted: Where(IsNull("deleted_at")).
+func Where(conditions ...Condition) Option {
+	return func(d *Declaration) { d.Where = append(d.Where, conditions...) }
+}
+
+// Count declares a measure that counts rows: all, or those that meet all of the
+// conditions.
+func Count(name string, conditions ...Condition) Option {
+	return func(d *Declaration) {
+		d.Measures = append(d.Measures, MeasureDeclaration{Name: name, If: conditions})
+	}
+}
+
+// Sum declares a measure that sums an integer field over all rows, or those that
+// meet all of the conditions. A NULL adds zero.
+func Sum(name, field string, conditions ...Condition) Option {
+	return func(d *Declaration) {
+		d.Measures = append(d.Measures, MeasureDeclaration{Name: name, Field: field, If: conditions})
+	}
+}
+
+// ReadIndex adds an index over the given key columns to the counter and the
 // journal table, for reads that fix no prefix of the key. Every index on the
 // journal is paid on every write.
-func ReadIndex(fields ...string) Option {
-	return func(d *Declaration) { d.ReadIndexes = append(d.ReadIndexes, fields) }
+func ReadIndex(columns ...string) Option {
+	return func(d *Declaration) { d.ReadIndexes = append(d.ReadIndexes, columns) }
 }
 
 // Name implements [schema.Annotation].

@@ -18,7 +18,8 @@ type Schema struct {
 	Tables map[string]*Table
 
 	index   sync.Once
-	byTable map[string][]counted
+	byTable map[string][]counted // plain sources, by counted table
+	byRole  map[string][]role    // computed sources, by each of their tables
 
 	// imagesOnly makes the hooks take images even where a faster way is exact. Tests
 	// hold the two against each other.
@@ -68,11 +69,51 @@ type Measure struct {
 type Source struct {
 	// Table is the counted table.
 	Table string
-	// Key columns of the counted table, in the order of Definition.Key.
-	Key []Column
-	// Measures in the order of Definition.Measures: the column that is summed,
-	// or a column without a name where rows are counted.
-	Measures []Column
+	// Joins are the tables beside it that a row's key, measures or conditions are
+	// read from, each after the one that refers to it.
+	Joins []Join
+	// Key terms, in the order of Definition.Key.
+	Key []Term
+	// Measures in the order of Definition.Measures.
+	Measures []Summand
+	// Where restricts the rows that are counted; nil for all.
+	Where *Condition
+}
+
+// Join leads from a row to the one that it refers to.
+type Join struct {
+	// Table that is referred to.
+	Table string
+	// From is the place of the table that refers: 0 is the counted table, n is
+	// Joins[n-1].
+	From int
+	// Column refers to RefColumn.
+	Column, RefColumn Column
+}
+
+// Term is a value that a source reads from a row.
+type Term struct {
+	// Column of a table; without a name for a literal.
+	Column
+	// Join is the place of that table: 0 is the counted table, n is Joins[n-1].
+	Join int
+	// Literal is the value itself, where it is the same for all rows of a source.
+	Literal any
+	// Bucket is the period of UTC that a time is reduced to; empty for none.
+	Bucket Period
+	// Zoneless lists the dialects in which the column of a time holds date and time
+	// of day without a zone, which are taken for UTC.
+	Zoneless []string
+	// Null is the value under which NULL is counted; nil if it is not.
+	Null any
+}
+
+// Summand is what a row adds to a measure.
+type Summand struct {
+	// Column that is summed; without a name, 1 for each row.
+	Term
+	// If restricts the rows that add anything; nil for all.
+	If *Condition
 }
 
 // Table is a table that ent writes and that the hooks need to know.

@@ -299,49 +299,37 @@ func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool,
 			w.sql(", ", s.sum(w.quote(name)))
 		}
 	}
+	nothing := ""
+	for _, name := range counter {
+		nothing += ", 0 AS " + w.quote(name)
+	}
 	w.sql(" FROM (")
-	for n, src := range d.Sources {
-		names := columnNames(src.Key)
-		if n > 0 {
+	for _, src := range d.Sources {
+		if src.inScope(scope) {
+			w.counts(s, src, key, recount, nothing, w.within(s, src, scope)...)
 			w.sql(" UNION ALL ")
 		}
-		w.sql("SELECT ")
-		for i, name := range names {
-			w.ident(name).sql(" AS ").ident(key[i]).sql(", ")
-		}
-		for _, name := range counter {
-			w.sql("0 AS ").ident(name).sql(", ")
-		}
-		for i, m := range src.Measures {
-			if i > 0 {
-				w.sql(", ")
-			}
-			if m.Name == "" {
-				w.sql("COUNT(*)")
-			} else {
-				w.sql("COALESCE(SUM(").ident(m.Name).sql("), 0)")
-			}
-			w.sql(" AS ").ident(recount[i])
-		}
-		w.sql(" FROM ").ident(src.Table).sql(" WHERE ")
-		if len(scope) > 0 {
-			w.equals(names, scope).sql(" AND ")
-		}
-		for i, name := range names {
-			if i > 0 {
-				w.sql(" AND ")
-			}
-			w.ident(name).sql(" IS NOT NULL")
-		}
-		w.sql(" GROUP BY ").idents(names...)
 	}
-	for _, half := range []struct {
+	for i, half := range []struct {
 		table    string
 		measures []string
 	}{{d.Table, d.measureNames()}, {d.Journal, d.deltaNames()}} {
-		w.sql(" UNION ALL SELECT ").idents(slices.Concat(d.keyNames(), half.measures)...)
-		for range d.Measures {
-			w.sql(", 0")
+		if i > 0 {
+			w.sql(" UNION ALL ")
+		}
+		// The first part of the union names its columns.
+		w.sql("SELECT ")
+		for j, name := range d.keyNames() {
+			w.ident(name).sql(" AS ").ident(key[j]).sql(", ")
+		}
+		for j := range d.Measures {
+			w.sql("0 AS ").ident(recount[j]).sql(", ")
+		}
+		for j, name := range half.measures {
+			if j > 0 {
+				w.sql(", ")
+			}
+			w.ident(name).sql(" AS ").ident(counter[j])
 		}
 		w.sql(" FROM ").ident(half.table)
 		if len(scope) > 0 {

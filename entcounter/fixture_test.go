@@ -39,7 +39,7 @@ func fileCounter() *Definition {
 		Journal:  "file_counter_journal",
 		Key:      key,
 		Measures: []Measure{{Name: "count", Delta: "count_delta"}, {Name: "bytes", Delta: "bytes_delta"}},
-		Sources:  []*Source{{Table: "files", Key: key, Measures: []Column{{}, integer("size")}}},
+		Sources:  []*Source{{Table: "files", Key: termsOf(key...), Measures: []Summand{{}, {Term: Term{Column: integer("size")}}}}},
 	}
 }
 
@@ -51,8 +51,8 @@ func oddCounter() *Definition {
 	d.Measures = []Measure{{Name: "key", Delta: "count"}, {Name: "index", Delta: "sum"}}
 	d.Sources = []*Source{{
 		Table:    "values",
-		Key:      []Column{{Name: "from", Type: field.TypeInt64}, {Name: "where", Type: field.TypeString}},
-		Measures: []Column{{}, {Name: "all", Type: field.TypeInt64}},
+		Key:      termsOf(Column{Name: "from", Type: field.TypeInt64}, Column{Name: "where", Type: field.TypeString}),
+		Measures: []Summand{{}, {Term: Term{Column: Column{Name: "all", Type: field.TypeInt64}}}},
 	}}
 	return d
 }
@@ -106,9 +106,13 @@ func tables(dialectName string, d *Definition) []string {
 			strings.Join(quoteAll(w, columnNames(columns)), ", "))
 	}
 	src := d.Sources[0]
+	counted := make([]Column, len(src.Key))
+	for i, t := range src.Key {
+		counted[i] = t.Column
+	}
 	return []string{
-		create(src.Table, []string{w.quote("id") + " " + id}, columns(src.Key, ""), []string{w.quote(src.Measures[1].Name) + " bigint"}),
-		index(src.Table, src.Key),
+		create(src.Table, []string{w.quote("id") + " " + id}, columns(counted, ""), []string{w.quote(src.Measures[1].Name) + " bigint"}),
+		index(src.Table, counted),
 		create(d.Table, columns(d.Key, " NOT NULL"), measures(d.measureNames()), []string{w.quote(ColumnUpdatedAt) + " " + times + " NOT NULL",
 			"PRIMARY KEY (" + strings.Join(quoteAll(w, d.keyNames()), ", ") + ")"}),
 		create(d.Journal, []string{w.quote("id") + " " + id}, columns(d.Key, " NOT NULL"), measures(d.deltaNames()),
@@ -253,4 +257,13 @@ func wantEqual[T any](tb testing.TB, got, want T) {
 	if g, w := fmt.Sprintf("%v", got), fmt.Sprintf("%v", want); g != w {
 		tb.Errorf("got  %s\nwant %s", g, w)
 	}
+}
+
+// termsOf returns terms that read columns of the counted table as they are.
+func termsOf(columns ...Column) []Term {
+	terms := make([]Term, len(columns))
+	for i, c := range columns {
+		terms[i] = Term{Column: c}
+	}
+	return terms
 }

@@ -32,7 +32,7 @@ import (
 
 // CreateNode creates a row, like sqlgraph.CreateNode.
 func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.CreateSpec) error {
-	if len(s.counted(spec.Table)) == 0 && !s.countedEdges(spec.Edges) {
+	if !s.countsCreated(spec, spec.OnConflict) {
 		transactionOf(drv)
 		return sqlgraph.CreateNode(ctx, drv, spec)
 	}
@@ -47,9 +47,7 @@ func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 
 // BatchCreate creates rows, like sqlgraph.BatchCreate.
 func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlgraph.BatchCreateSpec) error {
-	isCounted := func(n *sqlgraph.CreateSpec) bool {
-		return len(s.counted(n.Table)) > 0 || s.countedEdges(n.Edges)
-	}
+	isCounted := func(n *sqlgraph.CreateSpec) bool { return s.countsCreated(n, spec.OnConflict) }
 	if !slices.ContainsFunc(spec.Nodes, isCounted) {
 		transactionOf(drv)
 		return sqlgraph.BatchCreate(ctx, drv, spec)
@@ -61,6 +59,14 @@ func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlg
 			return sqlgraph.BatchCreate(ctx, m.drv, &batch)
 		})
 	})
+}
+
+// countsCreated reports whether the creation of a node can change a counter. A row
+// that others are counted by has none of them at first, but an upsert may meet an
+// old one.
+func (s *Schema) countsCreated(spec *sqlgraph.CreateSpec, onConflict []sql.ConflictOption) bool {
+	return len(s.counted(spec.Table)) > 0 || s.countedEdges(spec.Edges) || s.countsRows(spec.Table) ||
+		len(onConflict) > 0 && len(s.roles(spec.Table)) > 0
 }
 
 // UpdateNode updates one row, like sqlgraph.UpdateNode.
@@ -97,20 +103,31 @@ type update struct {
 	set updateSet
 	// counters over these rows that depend on a changed column.
 	counters []counted
+	// computed tells that computed sources depend on a changed column.
+	computed bool
 	// edges tells that it changes counted foreign keys in other rows.
 	edges bool
 }
 
 // passes reports whether the update cannot change a counter.
-func (u update) passes() bool { return len(u.counters) == 0 && !u.edges }
+func (u update) passes() bool { return len(u.counters) == 0 && !u.computed && !u.edges }
+
+// fate is what becomes of the updated rows themselves.
+func (u update) fate() fate {
+	if u.computed {
+		return stay
+	}
+	return untouched
+}
 
 func (s *Schema) updateOf(dialectName string, spec *sqlgraph.UpdateSpec) update {
 	u := update{edges: s.countedEdges(spec.Edges.Add) || s.countedEdges(spec.Edges.Clear)}
 	all := s.counted(spec.Node.Table)
-	if len(all) == 0 {
+	if len(all) == 0 && len(s.roles(spec.Node.Table)) == 0 {
 		return u
 	}
 	u.set = setOf(dialectName, spec)
+	u.computed = s.computes(spec.Node.Table, u.set.changes)
 	u.counters = slices.Clone(all)
 	u.counters = slices.DeleteFunc(u.counters, func(c counted) bool { return !c.reads(u.set.changes) })
 	return u
@@ -120,7 +137,7 @@ func (s *Schema) updateOf(dialectName string, spec *sqlgraph.UpdateSpec) update 
 func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.DeleteSpec) (affected int, err error) {
 	counters := s.counted(spec.Node.Table)
 	t := s.Tables[spec.Node.Table]
-	if len(counters) == 0 && (t == nil || len(t.ReferencedBy) == 0) {
+	if len(counters) == 0 && !s.countsRows(spec.Node.Table) && (t == nil || len(t.ReferencedBy) == 0) {
 		transactionOf(drv)
 		return sqlgraph.DeleteNodes(ctx, drv, spec)
 	}
@@ -190,17 +207,28 @@ func (s *Schema) run(ctx context.Context, tx *Tx, drv dialect.Driver, op func(*m
 	return err
 }
 
-// counted returns the counters over a table.
+// counted returns the counters with a plain source over a table.
 func (s *Schema) counted(table string) []counted {
+	s.indexTables()
+	return s.byTable[table]
+}
+
+func (s *Schema) indexTables() {
 	s.index.Do(func() {
-		s.byTable = make(map[string][]counted)
+		s.byTable, s.byRole = make(map[string][]counted), make(map[string][]role)
 		for _, d := range s.Counters {
 			for _, source := range d.Sources {
-				s.byTable[source.Table] = append(s.byTable[source.Table], counted{d, source})
+				if source.isPlain() {
+					s.byTable[source.Table] = append(s.byTable[source.Table], counted{d, source})
+					continue
+				}
+				for place := range len(source.Joins) + 1 {
+					table := source.tableAt(place)
+					s.byRole[table] = append(s.byRole[table], role{counted{d, source}, place})
+				}
 			}
 		}
 	})
-	return s.byTable[table]
 }
 
 // countedEdges reports whether an edge is kept in another table's rows that a
@@ -212,11 +240,11 @@ func (s *Schema) countedEdges(edges []*sqlgraph.EdgeSpec) bool {
 func (s *Schema) countedEdge(e *sqlgraph.EdgeSpec) bool {
 	switch {
 	case e.Rel == sqlgraph.M2M:
-		return len(s.counted(e.Table)) > 0
+		return len(s.counted(e.Table)) > 0 || s.countsRows(e.Table)
 	case isExternal(e):
-		return slices.ContainsFunc(s.counted(e.Table), func(c counted) bool {
-			return c.reads(func(column string) bool { return column == e.Columns[0] })
-		})
+		named := func(column string) bool { return column == e.Columns[0] }
+		return slices.ContainsFunc(s.counted(e.Table), func(c counted) bool { return c.reads(named) }) ||
+			s.computes(e.Table, named)
 	}
 	return false
 }
@@ -258,7 +286,7 @@ func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 			}
 		}
 	}
-	if len(onConflict) > 0 && (len(counters) > 0 || joins) {
+	if len(onConflict) > 0 && (len(counters) > 0 || len(m.schema.roles(nodes[0].Table)) > 0 || joins) {
 		if joins {
 			return fmt.Errorf("entcounter: upsert into %q adds edges that are counted rows of a join table, which may exist already: create or update the row first, then add the edges: %w", nodes[0].Table, errors.ErrUnsupported)
 		}
@@ -278,6 +306,9 @@ func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 			}
 		}
 	}
+	if err := m.meetCreated(nodes, sets); err != nil {
+		return err
+	}
 	if err := m.settle(); err != nil {
 		return err
 	}
@@ -285,6 +316,26 @@ func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 		return nil
 	}
 	return m.countCreated(nodes, sets, counters)
+}
+
+// meetCreated notes inserted rows that computed sources count.
+func (m *mutation) meetCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet) error {
+	if !m.schema.countsRows(nodes[0].Table) {
+		return nil
+	}
+	t, err := m.table(nodes[0].Table)
+	if err != nil {
+		return err
+	}
+	ids := make([][]any, len(nodes))
+	for i, n := range nodes {
+		if ids[i], err = createdID(t, n, sets[i]); err != nil {
+			return err
+		}
+	}
+	// Of a batch in MySQL, ent knows the first id and guesses the others.
+	m.keepsRows = m.keepsRows || m.dialect == dialect.MySQL && len(nodes) > 1
+	return m.meet(t, ids, arrived)
 }
 
 // countCreated counts inserted rows from what their specs set, and reads back those
@@ -366,8 +417,10 @@ func createdID(t *Table, n *sqlgraph.CreateSpec, set columnSet) ([]any, error) {
 // update changes the rows of one table that match.
 func (m *mutation) update(spec *sqlgraph.UpdateSpec, u update) (int, error) {
 	set, counters := u.set, u.counters
-	if pins, ok := m.pinned(spec, set, counters); ok {
-		return m.updatePinned(spec, set, counters, pins)
+	if !u.computed {
+		if pins, ok := m.pinned(spec, set, counters); ok {
+			return m.updatePinned(spec, set, counters, pins)
+		}
 	}
 	t, err := m.table(spec.Node.Table)
 	if err != nil {
@@ -383,7 +436,7 @@ func (m *mutation) update(spec *sqlgraph.UpdateSpec, u update) (int, error) {
 	}, set.filters, func(rows []row) error {
 		exact := *spec
 		exact.Predicate = withIDs(t, idsOf(rows))
-		n, err := m.changeRows(t, rows, set, counters, spec.Node.Schema, func() (int, error) {
+		n, err := m.changeRows(t, rows, u, spec.Node.Schema, func() (int, error) {
 			return sqlgraph.UpdateNodes(m.ctx, m.drv, &exact)
 		})
 		affected += n
@@ -395,22 +448,34 @@ func (m *mutation) update(spec *sqlgraph.UpdateSpec, u update) (int, error) {
 // changeRows takes the images of locked rows around a statement that changes
 // exactly these. The image after is computed where the statement leaves no
 // doubt, and read otherwise.
-func (m *mutation) changeRows(t *Table, rows []row, set updateSet, counters []counted, schema string, change func() (int, error)) (int, error) {
-	computed := make([]row, 0, len(rows))
+func (m *mutation) changeRows(t *Table, rows []row, u update, schema string, change func() (int, error)) (int, error) {
+	known := make([]row, 0, len(rows))
+	counters := u.counters
 	for _, r := range rows {
 		if err := m.countRow(counters, r, -1); err != nil {
 			return 0, err
 		}
-		if next, ok := set.apply(columnsOf(counters), r); ok && !m.schema.imagesOnly {
-			computed = append(computed, next)
+		if next, ok := u.set.apply(columnsOf(counters), r); len(counters) == 0 || ok && !m.schema.imagesOnly {
+			known = append(known, next)
+		}
+	}
+	if u.computed {
+		if err := m.meet(t, idsOf(rows), stay); err != nil {
+			return 0, err
 		}
 	}
 	n, err := change()
 	if err != nil {
 		return n, err
 	}
-	if len(computed) == len(rows) {
-		for _, r := range computed {
+	if u.computed {
+		m.keepsRows = slices.ContainsFunc(t.ID, func(c Column) bool { return u.set.changes(c.Name) })
+		if err := m.settle(); err != nil {
+			return n, err
+		}
+	}
+	if len(known) == len(rows) {
+		for _, r := range known {
 			if err := m.countRow(counters, r, 1); err != nil {
 				return n, err
 			}
@@ -546,8 +611,8 @@ func (m *mutation) pinned(spec *sqlgraph.UpdateSpec, set updateSet, counters []c
 		if !countsOnly(c) {
 			return nil, false
 		}
-		columns = append(columns, c.source.Key...)
 	}
+	columns = columnsOf(counters)
 	pins, ok := m.pins(spec.Node.Table, spec.Predicate, columns)
 	if !ok {
 		return nil, false
@@ -557,7 +622,7 @@ func (m *mutation) pinned(spec *sqlgraph.UpdateSpec, set updateSet, counters []c
 }
 
 func countsOnly(c counted) bool {
-	return !slices.ContainsFunc(c.source.Measures, func(col Column) bool { return col.Name != "" })
+	return !slices.ContainsFunc(c.source.Measures, func(s Summand) bool { return s.Name != "" })
 }
 
 // updatePinned derives the deltas from the affected rows of the update itself.
@@ -592,11 +657,11 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 	}
 	exact := *spec
 	exact.Predicate = nil // evaluated here, under lock
-	if u.edges && !m.schema.needsOwners(spec.Edges, u.counters) {
+	if u.edges && !m.schema.needsOwners(spec.Edges, u) {
 		return m.addTargets(spec.Edges.Add, func() error { return sqlgraph.UpdateNode(m.ctx, m.drv, spec) })
 	}
 	if u.edges {
-		own, err := m.touch(t, spec.Node.Schema, all(byID, spec.Predicate), forUpdate)
+		own, err := m.touch(t, spec.Node.Schema, all(byID, spec.Predicate), forUpdate, u.fate())
 		if err != nil {
 			return err
 		}
@@ -628,7 +693,7 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 	if len(rows) == 0 {
 		return &sqlgraph.NotFoundError{}
 	}
-	_, err = m.changeRows(t, rows, u.set, u.counters, spec.Node.Schema, func() (int, error) {
+	_, err = m.changeRows(t, rows, u, spec.Node.Schema, func() (int, error) {
 		return 1, sqlgraph.UpdateNode(m.ctx, m.drv, &exact)
 	})
 	return err
@@ -637,7 +702,7 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 // updateWithEdges changes rows together with foreign keys in rows of other
 // tables. Like ent itself it keeps the ids of the changed rows in memory.
 func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec, u update) (affected int, err error) {
-	if !m.schema.needsOwners(spec.Edges, u.counters) {
+	if !m.schema.needsOwners(spec.Edges, u) {
 		err = m.addTargets(spec.Edges.Add, func() (err error) {
 			affected, err = sqlgraph.UpdateNodes(m.ctx, m.drv, spec)
 			return err
@@ -648,7 +713,7 @@ func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec, u update) (affecte
 	if err != nil {
 		return 0, err
 	}
-	own, err := m.touch(t, spec.Node.Schema, spec.Predicate, forUpdate)
+	own, err := m.touch(t, spec.Node.Schema, spec.Predicate, forUpdate, u.fate())
 	if err != nil || len(own) == 0 {
 		return 0, err
 	}
@@ -668,8 +733,8 @@ func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec, u update) (affecte
 
 // needsOwners reports whether an update with counted edges has to lock the rows that
 // it updates: to count them, or because edges are removed or kept in a join table.
-func (s *Schema) needsOwners(edges sqlgraph.EdgeMut, counters []counted) bool {
-	return len(counters) > 0 || s.countedEdges(edges.Clear) || slices.ContainsFunc(edges.Add, func(e *sqlgraph.EdgeSpec) bool {
+func (s *Schema) needsOwners(edges sqlgraph.EdgeMut, u update) bool {
+	return len(u.counters) > 0 || u.computed || s.countedEdges(edges.Clear) || slices.ContainsFunc(edges.Add, func(e *sqlgraph.EdgeSpec) bool {
 		return e.Rel == sqlgraph.M2M && s.countedEdge(e)
 	})
 }
@@ -736,7 +801,7 @@ func (m *mutation) touchJoins(e *sqlgraph.EdgeSpec, owners [][]any) error {
 		return err
 	}
 	return m.eachJoin(e, owners, func(where func(*sql.Selector)) error {
-		_, err := m.touch(t, e.Schema, where, forUpdate)
+		_, err := m.touch(t, e.Schema, where, forUpdate, stay)
 		return err
 	})
 }
@@ -812,7 +877,7 @@ func (m *mutation) touchTargets(e *sqlgraph.EdgeSpec) error {
 	for chunk := range slices.Chunk(e.Target.Nodes, lockChunk) {
 		_, err := m.touch(t, e.Schema, func(s *sql.Selector) {
 			s.Where(sql.InValues(s.C(e.Target.IDSpec.Column), chunk...))
-		}, forChange)
+		}, forChange, stay)
 		if err != nil {
 			return err
 		}
@@ -840,7 +905,7 @@ func (m *mutation) touchCleared(e *sqlgraph.EdgeSpec, owners [][]any) ([]*sqlgra
 			if len(e.Target.Nodes) > 0 {
 				s.Where(sql.InValues(s.C(e.Target.IDSpec.Column), e.Target.Nodes...))
 			}
-		}, forChange)
+		}, forChange, stay)
 		if err != nil {
 			return nil, err
 		}
@@ -863,12 +928,8 @@ func (m *mutation) delete(spec *sqlgraph.DeleteSpec, t *Table, counters []counte
 	if t == nil {
 		return 0, fmt.Errorf("entcounter: table %q is missing in the generated schema", spec.Node.Table)
 	}
-	if len(t.ReferencedBy) == 0 && !m.schema.imagesOnly && !slices.ContainsFunc(counters, func(c counted) bool { return !countsOnly(c) }) {
-		var columns []Column
-		for _, c := range counters {
-			columns = append(columns, c.source.Key...)
-		}
-		if pins, ok := m.pins(t.Name, spec.Predicate, columns); ok {
+	if len(t.ReferencedBy) == 0 && !m.schema.countsRows(t.Name) && !m.schema.imagesOnly && !slices.ContainsFunc(counters, func(c counted) bool { return !countsOnly(c) }) {
+		if pins, ok := m.pins(t.Name, spec.Predicate, columnsOf(counters)); ok {
 			n, err := sqlgraph.DeleteNodes(m.ctx, m.drv, spec)
 			if err != nil || n == 0 {
 				return n, err
@@ -896,13 +957,20 @@ func (m *mutation) deleteRows(spec *sqlgraph.DeleteSpec, t *Table, rows []row, c
 	ids := idsOf(rows)
 	exact := *spec
 	exact.Predicate = withIDs(t, ids)
+	if err := m.meet(t, ids, leave); err != nil {
+		return 0, err
+	}
 	if len(t.ReferencedBy) == 0 {
 		for _, r := range rows {
 			if err := m.countRow(counters, r, -1); err != nil {
 				return 0, err
 			}
 		}
-		return sqlgraph.DeleteNodes(m.ctx, m.drv, &exact)
+		n, err := sqlgraph.DeleteNodes(m.ctx, m.drv, &exact)
+		if err != nil {
+			return n, err
+		}
+		return n, m.settle()
 	}
 	tc := m.touchedIn(t, spec.Node.Schema)
 	for _, r := range rows {
@@ -954,7 +1022,11 @@ func (m *mutation) touchReferring(root, t *Table, schema string, rows []row) err
 			}
 			tc := m.touchedIn(child, schema)
 			known := len(tc.ids)
-			if _, err := m.touch(child, schema, referring, forUpdate); err != nil {
+			f := stay
+			if fk.OnDelete == Cascade {
+				f = swept
+			}
+			if _, err := m.touch(child, schema, referring, forUpdate, f); err != nil {
 				return err
 			}
 			if fk.OnDelete != Cascade || len(child.ReferencedBy) == 0 {
@@ -978,7 +1050,7 @@ func (m *mutation) touchReferring(root, t *Table, schema string, rows []row) err
 // same rows, and nothing refers to them in turn.
 func (s *Schema) leaving(root *Table, fk ForeignKey) ([]counted, bool) {
 	child := s.Tables[fk.Table]
-	if child == root || len(child.ReferencedBy) > 0 || s.pathsTo(root, fk.Table, make(map[string]bool)) != 1 {
+	if child == root || len(child.ReferencedBy) > 0 || s.pathsTo(root, fk.Table, make(map[string]bool)) != 1 || len(s.roles(fk.Table)) > 0 {
 		return nil, false
 	}
 	if fk.OnDelete == Cascade {
@@ -986,13 +1058,14 @@ func (s *Schema) leaving(root *Table, fk ForeignKey) ([]counted, bool) {
 	}
 	var counters []counted
 	for _, c := range s.counted(fk.Table) {
-		named := func(col Column) bool { return col.Name == fk.Column.Name }
-		switch {
-		case slices.ContainsFunc(c.source.Measures, named):
-			return nil, false
-		case slices.ContainsFunc(c.source.Key, named):
-			counters = append(counters, c)
+		if !c.reads(func(column string) bool { return column == fk.Column.Name }) {
+			continue
 		}
+		// Without a value in the key they leave, unless NULL counts for something.
+		if !c.source.leavesWithout(fk.Column.Name) {
+			return nil, false
+		}
+		counters = append(counters, c)
 	}
 	return counters, true
 }

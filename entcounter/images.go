@@ -21,8 +21,7 @@ type counted struct {
 
 // reads reports whether the counter depends on any of the named columns.
 func (c counted) reads(changed func(column string) bool) bool {
-	in := func(col Column) bool { return col.Name != "" && changed(col.Name) }
-	return slices.ContainsFunc(c.source.Key, in) || slices.ContainsFunc(c.source.Measures, in)
+	return c.source.reads(0, changed)
 }
 
 // row is a counted row as found under lock.
@@ -31,8 +30,9 @@ type row struct {
 	values map[string]any
 }
 
-// addRow adds times × the row to the changes of all given counters. A row with
-// NULL in a key column belongs to no group.
+// addRow adds times × the row to the changes of all given counters over plain
+// sources. A row with NULL in a key column belongs to no group, unless the
+// declaration names one.
 func (c *changes) addRow(counters []counted, r row, times int64) error {
 	for _, counter := range counters {
 		if err := c.addTo(counter, r, times); err != nil {
@@ -43,19 +43,25 @@ func (c *changes) addRow(counters []counted, r row, times int64) error {
 }
 
 func (c *changes) addTo(counter counted, r row, times int64) error {
+	if !counter.source.Where.holds(r.values) {
+		return nil
+	}
 	key := make([]any, len(counter.source.Key))
-	for i, col := range counter.source.Key {
-		if key[i] = r.values[col.Name]; key[i] == nil {
+	for i, t := range counter.source.Key {
+		if key[i] = t.value(r.values); key[i] == nil {
 			return nil
 		}
 	}
 	measures := make([]int64, len(counter.source.Measures))
-	for i, col := range counter.source.Measures {
-		if col.Name == "" {
+	for i, s := range counter.source.Measures {
+		if !s.If.holds(r.values) {
+			continue
+		}
+		if s.Name == "" {
 			measures[i] = 1
 			continue
 		}
-		n, ok := measureValue(r.values[col.Name])
+		n, ok := measureValue(r.values[s.Name])
 		if !ok {
 			return overflowError(counter.def, key, i)
 		}
@@ -72,18 +78,12 @@ func (m *mutation) countRow(counters []counted, r row, times int64) error {
 // columnsOf returns the columns that the counters read, each once.
 func columnsOf(counters []counted) []Column {
 	var columns []Column
-	add := func(c Column) {
-		if c.Name != "" && !slices.ContainsFunc(columns, func(o Column) bool { return o.Name == c.Name }) {
-			columns = append(columns, c)
-		}
-	}
 	for _, c := range counters {
-		for _, col := range c.source.Key {
-			add(col)
-		}
-		for _, col := range c.source.Measures {
-			add(col)
-		}
+		c.source.terms(func(t Term) {
+			if t.Name != "" && !slices.ContainsFunc(columns, func(o Column) bool { return o.Name == t.Name }) {
+				columns = append(columns, t.Column)
+			}
+		})
 	}
 	return columns
 }
@@ -289,13 +289,16 @@ type touched struct {
 
 // touch locks the rows that match, subtracts those met for the first time from
 // the changes, and returns the ids of all that match.
-func (m *mutation) touch(t *Table, schema string, where func(*sql.Selector), lock lockStrength) ([][]any, error) {
+func (m *mutation) touch(t *Table, schema string, where func(*sql.Selector), lock lockStrength, f fate) ([][]any, error) {
 	tc := m.touchedIn(t, schema)
 	var ids [][]any
 	err := m.locked(selection{table: t, schema: schema, columns: columnsOf(tc.counters), where: where, lock: lock}, func(r row) error {
 		ids = append(ids, r.id)
 		return m.adopt(tc, r)
 	})
+	if err == nil {
+		err = m.meet(t, ids, f)
+	}
 	return ids, err
 }
 
@@ -328,14 +331,20 @@ func (m *mutation) adopt(tc *touched, r row) error {
 // mutation has inserted, where no other transaction can have inserted one.
 func (m *mutation) adoptNew(t *Table, schema string, where func(*sql.Selector)) error {
 	tc := m.touchedIn(t, schema)
-	return m.locked(selection{table: t, schema: schema, columns: columnsOf(tc.counters), where: where, lock: forChange}, func(r row) error {
+	var ids [][]any
+	err := m.locked(selection{table: t, schema: schema, columns: columnsOf(tc.counters), where: where, lock: forChange}, func(r row) error {
 		id := string(appendKey(nil, r.id))
 		if _, ok := tc.seen[id]; ok {
 			return nil
 		}
 		tc.seen[id] = struct{}{}
+		ids = append(ids, r.id)
 		return m.countRow(tc.counters, r, 1)
 	})
+	if err == nil {
+		err = m.meet(t, ids, arrived)
+	}
+	return err
 }
 
 // departure are rows that a foreign key makes leave their groups, if the
@@ -379,7 +388,7 @@ func (m *mutation) settle() error {
 		}
 	}
 	m.touched, m.order, m.departures = nil, nil, nil
-	return nil
+	return m.part()
 }
 
 // mutation is one counted mutation in progress, in a transaction of the user's
@@ -396,5 +405,6 @@ type mutation struct {
 	touched    map[string]*touched
 	order      []*touched // touched, as met
 	departures []departure
+	meetings   []*meeting
 	keepsRows  bool // no touched row goes away
 }

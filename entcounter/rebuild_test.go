@@ -21,7 +21,7 @@ func (f *fixture) truth(tb testing.TB) []count {
 	tb.Helper()
 	src := f.def.Sources[0]
 	w := newWriter(f.Handle.sql)
-	key := columnNames(src.Key)
+	key := []string{src.Key[0].Name, src.Key[1].Name}
 	w.sql("SELECT ").idents(key...).sql(", COUNT(*), COALESCE(SUM(").ident(src.Measures[1].Name).sql("), 0) FROM ").ident(src.Table).
 		sql(" WHERE ").ident(key[0]).sql(" IS NOT NULL AND ").ident(key[1]).sql(" IS NOT NULL GROUP BY ").idents(key...).sql(" ORDER BY ").idents(key...)
 	return f.counts(tb, f.pool, w.String())

@@ -36,6 +36,8 @@ type Tx struct {
 	written  int64 // rows affected by statements
 	insertID int64 // of the last statement
 	writer   bool  // SQLite's write lock is held
+	// isolation level in PostgreSQL, once it is known.
+	isolation string
 }
 
 func newTx(inner dialect.Tx, dialectName string) *Tx {

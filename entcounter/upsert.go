@@ -335,7 +335,13 @@ func (u *upsertion) tentatively(do func() (bool, error)) (bool, error) {
 // inserted counts inserted nodes: from their specs if nothing follows, and by
 // their image after it all if something does.
 func (u *upsertion) inserted(nodes []upsertNode) error {
+	if err := u.meetCreated(specsOf(nodes), setsOf(nodes)); err != nil {
+		return err
+	}
 	if !u.more {
+		if len(u.counters) == 0 {
+			return nil
+		}
 		return u.countCreated(specsOf(nodes), setsOf(nodes), u.counters)
 	}
 	ids := make([][]any, len(nodes))
@@ -528,8 +534,10 @@ func (u *upsertion) lockExisting(nodes []upsertNode) (*existing, error) {
 		}
 	}
 	tc := u.touchedIn(u.table, nodes[0].spec.Schema)
+	var ids [][]any
 	err := u.conflicting(nodes, columns, func(r row) error {
 		e.rows++
+		ids = append(ids, r.id)
 		for i, unique := range e.unique {
 			values := make([]any, len(unique))
 			for j, c := range unique {
@@ -539,6 +547,9 @@ func (u *upsertion) lockExisting(nodes []upsertNode) (*existing, error) {
 		}
 		return u.adopt(tc, r)
 	})
+	if err == nil {
+		err = u.meet(u.table, ids, stay)
+	}
 	return e, err
 }
 

@@ -24,7 +24,7 @@ func upsertSchema() *Schema {
 		Counters: []*Definition{{
 			Name: "Sum", Table: "sum_counters", Journal: "sum_counter_journal", Key: key,
 			Measures: []Measure{{Name: "count", Delta: "count_delta"}, {Name: "bytes", Delta: "bytes_delta"}},
-			Sources:  []*Source{{Table: "items", Key: key, Measures: []Column{{}, column("size")}}},
+			Sources:  []*Source{{Table: "items", Key: termsOf(key...), Measures: []Summand{{}, {Term: Term{Column: column("size")}}}}},
 		}},
 		Tables: map[string]*Table{
 			"items": {Name: "items", ID: []Column{column("id")}, Unique: [][]Column{{column("a")}, {column("b"), column("c")}}},

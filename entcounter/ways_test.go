@@ -36,12 +36,12 @@ func waysSchema(imagesOnly bool) *Schema {
 			{
 				Name: "Count", Table: "count_counters", Journal: "count_counter_journal", Key: key,
 				Measures: []Measure{{Name: "count", Delta: "count_delta"}},
-				Sources:  []*Source{{Table: "files", Key: key, Measures: []Column{{}}}},
+				Sources:  []*Source{{Table: "files", Key: termsOf(key...), Measures: []Summand{{}}}},
 			},
 			{
 				Name: "Sum", Table: "sum_counters", Journal: "sum_counter_journal", Key: key[:1],
 				Measures: []Measure{{Name: "count", Delta: "count_delta"}, {Name: "bytes", Delta: "bytes_delta"}},
-				Sources:  []*Source{{Table: "files", Key: key[:1], Measures: []Column{{}, size}}},
+				Sources:  []*Source{{Table: "files", Key: termsOf(key[:1]...), Measures: []Summand{{}, {Term: Term{Column: size}}}}},
 			},
 		},
 		Tables: map[string]*Table{

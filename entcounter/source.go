@@ -1,0 +1,255 @@
+package entcounter
+
+import (
+	"slices"
+	"strconv"
+)
+
+// terms calls visit for each column that the source reads.
+func (s *Source) terms(visit func(Term)) {
+	for _, t := range s.Key {
+		visit(t)
+	}
+	for _, m := range s.Measures {
+		visit(m.Term)
+		m.If.terms(visit)
+	}
+	s.Where.terms(visit)
+}
+
+// reads reports whether what the source says of a row depends on one of the named
+// columns of the table at a place. Columns that lead to further tables count.
+func (s *Source) reads(place int, changed func(column string) bool) bool {
+	found := false
+	s.terms(func(t Term) { found = found || t.Join == place && t.Name != "" && changed(t.Name) })
+	return found || slices.ContainsFunc(s.Joins, func(j Join) bool { return j.From == place && changed(j.Column.Name) })
+}
+
+// isPlain reports whether a row of the counted table alone tells what it adds to
+// which key, by rules that Go follows as the database does. What another source
+// says is computed by the database.
+func (s *Source) isPlain() bool {
+	plain := len(s.Joins) == 0 && s.Where.evaluable()
+	for _, t := range s.Key {
+		plain = plain && t.Bucket == ""
+	}
+	for _, m := range s.Measures {
+		plain = plain && m.If.evaluable()
+	}
+	return plain
+}
+
+// leavesWithout reports whether a row without a value in the column is in no group.
+func (s *Source) leavesWithout(column string) bool {
+	return slices.ContainsFunc(s.Key, func(t Term) bool { return t.Join == 0 && t.Name == column && t.Null == nil })
+}
+
+// tableAt returns the table at a place.
+func (s *Source) tableAt(place int) string {
+	if place == 0 {
+		return s.Table
+	}
+	return s.Joins[place-1].Table
+}
+
+// placesOf returns the places of a table.
+func (s *Source) placesOf(table string) []int {
+	var places []int
+	for place := range len(s.Joins) + 1 {
+		if s.tableAt(place) == table {
+			places = append(places, place)
+		}
+	}
+	return places
+}
+
+// value returns the term's value in a row of the counted table.
+func (t Term) value(values map[string]any) any {
+	switch v := values[t.Name]; {
+	case t.Name == "":
+		return t.Literal
+	case v == nil:
+		return t.Null
+	default:
+		return v
+	}
+}
+
+// alias is how a source's SQL calls the table at a place.
+func alias(place int) string { return "t" + strconv.Itoa(place) }
+
+// column writes a column of the table at a place.
+func (w *writer) column(place int, name string) *writer {
+	return w.ident(alias(place)).sql(".").ident(name)
+}
+
+// raw writes the column of a term.
+func (w *writer) raw(t Term) *writer { return w.column(t.Join, t.Name) }
+
+// term writes the value of a term.
+func (w *writer) term(s sqlDialect, t Term) *writer {
+	if t.Name == "" {
+		return w.literal(t.Literal)
+	}
+	expr := w.quote(alias(t.Join)) + "." + w.quote(t.Name)
+	if t.Bucket != "" {
+		expr = t.Bucket.expr(s.name(), expr, slices.Contains(t.Zoneless, s.name()))
+	}
+	if t.Null == nil {
+		return w.sql(expr)
+	}
+	return w.sql("COALESCE(", expr, ", ").arg(t.Null).sql(")")
+}
+
+// literal writes a constant, with its type where PostgreSQL does not know it.
+func (w *writer) literal(v any) *writer {
+	w.arg(v)
+	if _, ok := v.(string); ok && w.postgres {
+		w.sql("::text")
+	}
+	return w
+}
+
+// condition writes a condition.
+func (w *writer) condition(c *Condition) *writer {
+	combine := func(operator, none string) {
+		if len(c.Of) == 0 {
+			w.sql(none)
+		}
+		for i := range c.Of {
+			if i > 0 {
+				w.sql(operator)
+			}
+			w.sql("(").condition(&c.Of[i]).sql(")")
+		}
+	}
+	switch c.Op {
+	case OpAnd:
+		combine(" AND ", "1 = 1")
+		return w
+	case OpOr:
+		combine(" OR ", "1 = 0")
+		return w
+	case OpNot:
+		return w.sql("NOT (").condition(&c.Of[0]).sql(")")
+	case OpIsNull:
+		return w.raw(c.Term).sql(" IS NULL")
+	case OpNotNull:
+		return w.raw(c.Term).sql(" IS NOT NULL")
+	}
+	w.raw(c.Term)
+	switch c.Op {
+	case OpIn, OpNotIn:
+		if c.Op == OpNotIn {
+			w.sql(" NOT")
+		}
+		w.sql(" IN (")
+		for i, v := range c.Values {
+			if i > 0 {
+				w.sql(", ")
+			}
+			w.arg(v)
+		}
+		return w.sql(")")
+	}
+	operator := map[Operator]string{OpEQ: " = ", OpNEQ: " <> ", OpLT: " < ", OpLTE: " <= ", OpGT: " > ", OpGTE: " >= "}[c.Op]
+	return w.sql(operator).arg(c.Values[0])
+}
+
+// from writes the tables of a source.
+func (w *writer) from(s *Source) *writer {
+	w.sql(" FROM ").ident(s.Table).sql(" AS ").ident(alias(0))
+	for i, j := range s.Joins {
+		w.sql(" LEFT JOIN ").ident(j.Table).sql(" AS ").ident(alias(i+1)).sql(" ON ").
+			column(i+1, j.RefColumn.Name).sql(" = ").column(j.From, j.Column.Name)
+	}
+	return w
+}
+
+// inScope reports whether the source can have rows in a scope: values of the first
+// key columns, of which it may have one as a literal.
+func (s *Source) inScope(scope []any) bool {
+	for i, v := range scope {
+		if t := s.Key[i]; t.Name == "" && compareValues(t.Literal, v) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// counts writes the statement that counts the rows of a source by key: the key terms
+// and the measures under the given names, then further columns. More conditions
+// restrict the rows.
+func (w *writer) counts(s sqlDialect, src *Source, key, measures []string, further string, more ...func()) {
+	w.sql("SELECT ")
+	for i, t := range src.Key {
+		w.term(s, t).sql(" AS ").ident(key[i]).sql(", ")
+	}
+	for i, m := range src.Measures {
+		if i > 0 {
+			w.sql(", ")
+		}
+		w.summand(m).sql(" AS ").ident(measures[i])
+	}
+	w.sql(further).from(src)
+	var conditions []func()
+	if src.Where != nil {
+		conditions = append(conditions, func() { w.sql("(").condition(src.Where).sql(")") })
+	}
+	for _, t := range src.Key {
+		if t.Name != "" && t.Null == nil {
+			conditions = append(conditions, func() { w.raw(t).sql(" IS NOT NULL") })
+		}
+	}
+	for i, condition := range append(conditions, more...) {
+		if i == 0 {
+			w.sql(" WHERE ")
+		} else {
+			w.sql(" AND ")
+		}
+		condition()
+	}
+	// The terms by their positions: written again, one with an argument would be
+	// another to PostgreSQL.
+	w.sql(" GROUP BY ")
+	for i := range src.Key {
+		if i > 0 {
+			w.sql(", ")
+		}
+		w.sql(strconv.Itoa(i + 1))
+	}
+}
+
+// summand writes the sum of what the rows of a group add to a measure.
+func (w *writer) summand(m Summand) *writer {
+	if m.Name == "" && m.If == nil {
+		return w.sql("COUNT(*)")
+	}
+	w.sql("COALESCE(SUM(")
+	value := func() {
+		if m.Name == "" {
+			w.sql("1")
+		} else {
+			w.raw(m.Term)
+		}
+	}
+	if m.If == nil {
+		value()
+	} else {
+		w.sql("CASE WHEN ").condition(m.If).sql(" THEN ")
+		value()
+		w.sql(" ELSE 0 END")
+	}
+	return w.sql("), 0)")
+}
+
+// within writes the conditions of a scope.
+func (w *writer) within(s sqlDialect, src *Source, scope []any) []func() {
+	var conditions []func()
+	for i, v := range scope {
+		if t := src.Key[i]; t.Name != "" {
+			conditions = append(conditions, func() { w.term(s, t).sql(" = ").arg(v) })
+		}
+	}
+	return conditions
+}
