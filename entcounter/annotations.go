@@ -70,6 +70,9 @@ type MeasureDeclaration struct {
 	// Field is the path of the field whose values are summed; empty for a count of
 	// rows.
 	Field string `json:"field,omitempty"`
+	// Scale is the number of decimal places that are summed of a decimal field; nil
+	// for an integer field.
+	Scale *int `json:"scale,omitempty"`
 	// If are the conditions that rows meet which add to the measure, all of them.
 	If []Condition `json:"if,omitempty"`
 }
@@ -177,6 +180,16 @@ func Count(name string, conditions ...Condition) Option {
 func Sum(name, field string, conditions ...Condition) Option {
 	return func(d *Declaration) {
 		d.Measures = append(d.Measures, MeasureDeclaration{Name: name, Field: field, If: conditions})
+	}
+}
+
+// SumDecimal declares a measure that sums a field stored as a fixed-point number: of
+// database type decimal or numeric. The measure is an integer in units of the last
+// of the given number of decimal places: with a scale of 2, the sum of 1.50 and 0.25
+// is 175. Further places are rounded, row by row.
+func SumDecimal(name, field string, scale int, conditions ...Condition) Option {
+	return func(d *Declaration) {
+		d.Measures = append(d.Measures, MeasureDeclaration{Name: name, Field: field, Scale: &scale, If: conditions})
 	}
 }
 

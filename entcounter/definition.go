@@ -112,6 +112,9 @@ type Term struct {
 type Summand struct {
 	// Column that is summed; without a name, 1 for each row.
 	Term
+	// Factor makes an integer of a fixed-point number, such as 100 for one with two
+	// decimal places; 0 where the column holds integers.
+	Factor int64
 	// If restricts the rows that add anything; nil for all.
 	If *Condition
 }

@@ -33,6 +33,8 @@ type sqlDialect interface {
 	timeText(expr string) string
 	// sum adds up a measure: exact or an error, never wrapped or rounded.
 	sum(expr string) string
+	// integer is the type that an expression is cast to for a BIGINT.
+	integer() string
 	// options of a transaction at an isolation level.
 	options(level stdsql.IsolationLevel) *stdsql.TxOptions
 

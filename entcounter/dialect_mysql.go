@@ -18,6 +18,8 @@ func (mysqlSQL) now() string { return "UTC_TIMESTAMP(6)" }
 func (mysqlSQL) timeText(expr string) string { return "CAST(" + expr + " AS CHAR)" }
 
 // sum is a DECIMAL, which has room for any sum of BIGINTs.
+func (mysqlSQL) integer() string { return "SIGNED" }
+
 func (mysqlSQL) sum(expr string) string { return "SUM(" + expr + ")" }
 
 func (mysqlSQL) options(level stdsql.IsolationLevel) *stdsql.TxOptions {

@@ -19,6 +19,8 @@ func (postgresSQL) now() string { return "clock_timestamp()" }
 func (postgresSQL) timeText(expr string) string { return expr }
 
 // sum brings the numeric that SUM yields back to BIGINT, or fails.
+func (postgresSQL) integer() string { return "BIGINT" }
+
 func (postgresSQL) sum(expr string) string { return "CAST(SUM(" + expr + ") AS BIGINT)" }
 
 func (postgresSQL) options(level stdsql.IsolationLevel) *stdsql.TxOptions {

@@ -25,6 +25,27 @@ func (s *Source) reads(place int, changed func(column string) bool) bool {
 	return found || slices.ContainsFunc(s.Joins, func(j Join) bool { return j.From == place && changed(j.Column.Name) })
 }
 
+// Columns calls visit for each column that the source reads, or that leads it to a
+// further table. Code generation uses it.
+func (s *Source) Columns(visit func(table string, column Column)) {
+	s.terms(func(t Term) {
+		if t.Name != "" {
+			visit(s.tableAt(t.Join), t.Column)
+		}
+	})
+	for _, j := range s.Joins {
+		visit(s.tableAt(j.From), j.Column)
+	}
+}
+
+// Reads reports whether the source reads a column of a table. Code generation uses
+// it.
+func (s *Source) Reads(table, column string) bool {
+	found := false
+	s.Columns(func(t string, c Column) { found = found || t == table && c.Name == column })
+	return found
+}
+
 // isPlain reports whether a row of the counted table alone tells what it adds to
 // which key, by rules that Go follows as the database does. What another source
 // says is computed by the database.
@@ -34,7 +55,7 @@ func (s *Source) isPlain() bool {
 		plain = plain && t.Bucket == ""
 	}
 	for _, m := range s.Measures {
-		plain = plain && m.If.evaluable()
+		plain = plain && m.Factor == 0 && m.If.evaluable()
 	}
 	return plain
 }
@@ -189,7 +210,7 @@ func (w *writer) counts(s sqlDialect, src *Source, key, measures []string, furth
 		if i > 0 {
 			w.sql(", ")
 		}
-		w.summand(m).sql(" AS ").ident(measures[i])
+		w.summand(s, m).sql(" AS ").ident(measures[i])
 	}
 	w.sql(further).from(src)
 	var conditions []func()
@@ -221,15 +242,18 @@ func (w *writer) counts(s sqlDialect, src *Source, key, measures []string, furth
 }
 
 // summand writes the sum of what the rows of a group add to a measure.
-func (w *writer) summand(m Summand) *writer {
+func (w *writer) summand(s sqlDialect, m Summand) *writer {
 	if m.Name == "" && m.If == nil {
 		return w.sql("COUNT(*)")
 	}
 	w.sql("COALESCE(SUM(")
 	value := func() {
-		if m.Name == "" {
+		switch {
+		case m.Name == "":
 			w.sql("1")
-		} else {
+		case m.Factor != 0:
+			w.sql("CAST(ROUND(").raw(m.Term).sql(" * ", strconv.FormatInt(m.Factor, 10), ") AS ", s.integer(), ")")
+		default:
 			w.raw(m.Term)
 		}
 	}

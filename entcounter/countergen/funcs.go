@@ -17,6 +17,9 @@ import (
 var templateFuncs = template.FuncMap{
 	"entcounter_column":        columnLiteral,
 	"entcounter_columns":       columnLiterals,
+	"entcounter_term":          termLiteral,
+	"entcounter_summand":       summandLiteral,
+	"entcounter_condition":     conditionLiteral,
 	"entcounter_migrateColumn": migrateColumnLiteral,
 	"entcounter_columnRefs":    columnRefs,
 	"entcounter_strings":       stringsLiteral,
@@ -35,6 +38,78 @@ func columnLiteral(c entcounter.Column) string {
 		parts = append(parts, "Bits: "+strconv.Itoa(c.Bits))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// termLiteral writes the fields of an entcounter.Term.
+func termLiteral(t entcounter.Term) string {
+	var parts []string
+	if t.Name != "" {
+		parts = append(parts, "Column: entcounter.Column"+columnLiteral(t.Column))
+	}
+	if t.Join > 0 {
+		parts = append(parts, "Join: "+strconv.Itoa(t.Join))
+	}
+	if t.Literal != nil {
+		parts = append(parts, "Literal: "+valueLiteral(t.Literal))
+	}
+	if t.Bucket != "" {
+		parts = append(parts, fmt.Sprintf("Bucket: %q", t.Bucket))
+	}
+	if len(t.Zoneless) > 0 {
+		parts = append(parts, "Zoneless: "+stringsLiteral(t.Zoneless))
+	}
+	if t.Null != nil {
+		parts = append(parts, "Null: "+valueLiteral(t.Null))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// summandLiteral writes the fields of an entcounter.Summand.
+func summandLiteral(s entcounter.Summand) string {
+	var parts []string
+	if s.Name != "" {
+		parts = append(parts, "Term: entcounter.Term"+termLiteral(s.Term))
+	}
+	if s.Factor != 0 {
+		parts = append(parts, fmt.Sprintf("Factor: %d", s.Factor))
+	}
+	if s.If != nil {
+		parts = append(parts, "If: &entcounter.Condition"+conditionLiteral(s.If))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// conditionLiteral writes the fields of an entcounter.Condition.
+func conditionLiteral(c *entcounter.Condition) string {
+	parts := []string{fmt.Sprintf("Op: %q", c.Op)}
+	if len(c.Of) > 0 {
+		of := make([]string, len(c.Of))
+		for i := range c.Of {
+			of[i] = conditionLiteral(&c.Of[i])
+		}
+		return "{" + parts[0] + ", Of: []entcounter.Condition{" + strings.Join(of, ", ") + "}}"
+	}
+	parts = append(parts, "Term: entcounter.Term"+termLiteral(c.Term))
+	if len(c.Values) > 0 {
+		values := make([]string, len(c.Values))
+		for i, v := range c.Values {
+			values[i] = valueLiteral(v)
+		}
+		parts = append(parts, "Values: entcounter.Constants{"+strings.Join(values, ", ")+"}")
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// valueLiteral writes a value in the form that columns store.
+func valueLiteral(v any) string {
+	switch v := v.(type) {
+	case int64:
+		return fmt.Sprintf("int64(%d)", v)
+	case uint64:
+		return fmt.Sprintf("uint64(%d)", v)
+	default:
+		return fmt.Sprintf("%#v", v)
+	}
 }
 
 // columnLiterals writes the elements of a []entcounter.Column.

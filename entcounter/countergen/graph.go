@@ -76,13 +76,20 @@ func (p *plan) withViews(g *gen.Graph) (*gen.Graph, error) {
 // view describes the counter to ent as a view: a type that can be queried and
 // not written.
 func (c *counter) view(g *gen.Graph) (*load.Schema, error) {
-	i := slices.IndexFunc(g.Schemas, func(s *load.Schema) bool { return s.Name == c.Owner.Name })
-	if i < 0 {
+	schemaOf := func(t *gen.Type) *load.Schema {
+		i := slices.IndexFunc(g.Schemas, func(s *load.Schema) bool { return s.Name == t.Name })
+		if i < 0 {
+			return nil
+		}
+		return g.Schemas[i]
+	}
+	owner := schemaOf(c.Owner())
+	if owner == nil {
 		return nil, c.errorf("schema of the type not found")
 	}
 	view := &load.Schema{
 		Name: c.Type,
-		Pos:  g.Schemas[i].Pos,
+		Pos:  owner.Pos,
 		View: true,
 		Annotations: map[string]any{
 			viewAnnotation: true,
@@ -94,35 +101,37 @@ func (c *counter) view(g *gen.Graph) (*load.Schema, error) {
 	}
 	view.Config.Table = c.Definition.Table
 	for _, k := range c.Key {
-		j := slices.IndexFunc(g.Schemas[i].Fields, func(f *load.Field) bool { return f.Name == k.Name })
-		if j < 0 {
-			return nil, c.errorf("field %q not found in the schema of the type", k.Name)
+		f := &load.Field{Name: k.Name, StorageKey: k.Column.Name, Tag: jsonTag(k.Name)}
+		view.Fields = append(view.Fields, f)
+		if k.Field == nil {
+			f.Info = &field.TypeInfo{Type: k.fresh}
+			for _, v := range k.Column.Enums {
+				f.Enums = append(f.Enums, struct{ N, V string }{v, v})
+			}
+			continue
 		}
-		counted := g.Schemas[i].Fields[j]
+		counted := &load.Field{Info: k.Field.Type}
+		if s := schemaOf(k.Owner); s != nil {
+			if j := slices.IndexFunc(s.Fields, func(f *load.Field) bool { return f.Name == k.Field.Name }); j >= 0 {
+				counted = s.Fields[j]
+			}
+		}
 		info := *counted.Info
-		if k.IsEnum() && !k.HasGoType() {
+		if k.Field.IsEnum() && !k.Field.HasGoType() {
 			// Keeps ent from declaring the enum once more. useEnumTypes finishes it.
 			info.RType = &field.RType{Kind: reflect.String}
 		}
-		f := &load.Field{
-			Name:       k.Name,
-			Info:       &info,
-			Size:       counted.Size,
-			Enums:      counted.Enums,
-			StorageKey: k.StorageKey(),
-			Sensitive:  counted.Sensitive,
-			Comment:    counted.Comment,
+		f.Info, f.Size, f.Enums = &info, counted.Size, counted.Enums
+		f.Sensitive, f.Comment = counted.Sensitive, counted.Comment
+		if f.Sensitive {
+			f.Tag = ""
 		}
-		if !f.Sensitive {
-			f.Tag = jsonTag(f.Name)
-		}
-		view.Fields = append(view.Fields, f)
 	}
 	int64Type := func() *field.TypeInfo { return &field.TypeInfo{Type: field.TypeInt64} }
 	for _, m := range c.Measures {
-		comment := fmt.Sprintf("Number of %s rows.", c.Owner.Name)
+		comment := fmt.Sprintf("Number of %s rows.", c.Rows())
 		if m.Summed != nil {
-			comment = fmt.Sprintf("Sum of the %q field over the %s rows.", m.Field, c.Owner.Name)
+			comment = fmt.Sprintf("Sum of the %q field over the %s rows.", m.Field, c.Rows())
 		}
 		view.Fields = append(view.Fields, &load.Field{
 			Name: m.Name, Info: int64Type(), Tag: jsonTag(m.Name), Comment: comment,
@@ -152,7 +161,7 @@ func jsonTag(name string) string { return fmt.Sprintf("json:%q", name) }
 // schema of the counted table.
 func (c *counter) viewAnnotation() entsql.Annotation {
 	a := entsql.Annotation{Skip: true}
-	if owner := c.Owner.EntSQL(); owner != nil {
+	if owner := c.Owner().EntSQL(); owner != nil {
 		a.Schema = owner.Schema
 	}
 	return a
@@ -160,11 +169,17 @@ func (c *counter) viewAnnotation() entsql.Annotation {
 
 func (c *counter) comment() string {
 	return fmt.Sprintf("%s holds the counts of %s rows with one %s.\nIts numbers are exact, whatever has or has not been folded.",
-		c.Type, c.Owner.Name, c.KeyText())
+		c.Type, c.Rows(), c.KeyText())
 }
 
 // KeyText lists the key fields for people.
-func (c *counter) KeyText() string { return enumerate(c.Declaration.Key) }
+func (c *counter) KeyText() string {
+	names := make([]string, len(c.Key))
+	for i, k := range c.Key {
+		names[i] = k.Name
+	}
+	return enumerate(names)
+}
 
 // MeasureText lists the measures for people.
 func (c *counter) MeasureText() string {
@@ -187,14 +202,14 @@ func enumerate(names []string) string {
 // the name of the type's package for one of the user's and rename the package.
 func (c *counter) useEnumTypes() {
 	for i, k := range c.Key {
-		if !k.IsEnum() || k.HasGoType() {
+		if k.Field == nil || !k.Field.IsEnum() || k.Field.HasGoType() {
 			continue
 		}
-		t := c.View.Fields[i].Type
-		t.PkgPath = path.Join(c.Owner.Config.Package, c.Owner.PackageDir())
-		t.PkgName = c.Owner.Package()
-		t.Ident = t.PkgName + "." + pascal(k.Name)
-		t.RType.Name, t.RType.Ident, t.RType.PkgPath = pascal(k.Name), t.Ident, t.PkgPath
+		t, name := c.View.Fields[i].Type, pascal(k.Field.Name)
+		t.PkgPath = path.Join(k.Owner.Config.Package, k.Owner.PackageDir())
+		t.PkgName = k.Owner.Package()
+		t.Ident = t.PkgName + "." + name
+		t.RType.Name, t.RType.Ident, t.RType.PkgPath = name, t.Ident, t.PkgPath
 	}
 }
 

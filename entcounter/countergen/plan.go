@@ -26,24 +26,33 @@ type plan struct {
 
 // counter is one declared counter, checked and resolved against the graph.
 type counter struct {
-	entcounter.Declaration
-	// Owner is the counted type.
-	Owner *gen.Type
+	// Name as declared.
+	Name string
+	// Parts are the declarations of the counter, by one type or several.
+	Parts []*part
 	// Type is the name of the generated view: FileCounters.
 	Type string
 	// View is the generated view, once the graph has it.
 	View       *gen.Type
-	Key        []*keyField
+	Key        []*keyColumn
 	Measures   []*measure
 	Definition *entcounter.Definition
 }
 
-// keyField is one field of a counter's key.
-type keyField struct {
-	// Field of the counted type.
-	*gen.Field
-	// Column of the counted table.
-	Column *schema.Column
+// Owner is the type that the counter, or its first part, is declared on.
+func (c *counter) Owner() *gen.Type { return c.Parts[0].Owner }
+
+// Rows names what is counted, for people.
+func (c *counter) Rows() string {
+	var names []string
+	for _, p := range c.Parts {
+		name := p.Owner.Name
+		if p.Over != "" {
+			name += "." + p.Over
+		}
+		names = append(names, name)
+	}
+	return enumerate(names)
 }
 
 // measure is one measure of a counter.
@@ -51,8 +60,6 @@ type measure struct {
 	entcounter.MeasureDeclaration
 	// Field that is summed, nil for a count of rows.
 	Summed *gen.Field
-	// Column of the counted table that is summed, nil for a count of rows.
-	Column *schema.Column
 }
 
 // StructField returns the name of the measure in Go.
@@ -69,7 +76,7 @@ func newPlan(g *gen.Graph) (*plan, error) {
 		return nil, err
 	}
 	if g.Storage == nil || g.Storage.Name != "sql" {
-		return nil, declared[0].errorf("counters need an SQL database: generate with the storage driver %q", "sql")
+		return nil, declared[0].Parts[0].errorf("counters need an SQL database: generate with the storage driver %q", "sql")
 	}
 	tables, err := g.Tables()
 	if err != nil {
@@ -104,7 +111,14 @@ func declarations(g *gen.Graph) ([]*counter, error) {
 			return nil, fmt.Errorf("entcounter: type %s: %w", t.Name, err)
 		}
 		for _, d := range a.Counters {
-			all = append(all, &counter{Declaration: d, Owner: t, Type: d.Name + "Counters"})
+			p := &part{Declaration: d, Owner: t}
+			i := slices.IndexFunc(all, func(c *counter) bool { return c.Name == d.Name })
+			if i < 0 {
+				i = len(all)
+				all = append(all, &counter{Name: d.Name, Type: d.Name + "Counters"})
+			}
+			p.counter = all[i]
+			all[i].Parts = append(all[i].Parts, p)
 		}
 	}
 	return all, nil
@@ -112,7 +126,7 @@ func declarations(g *gen.Graph) ([]*counter, error) {
 
 // Package returns the import path of the view's package.
 func (c *counter) Package() string {
-	return path.Join(c.Owner.Config.Package, strings.ToLower(c.Type))
+	return path.Join(c.Owner().Config.Package, strings.ToLower(c.Type))
 }
 
 // Client returns the type name of the view's client.
@@ -133,38 +147,32 @@ func (p *plan) Counter(typeName string) *counter {
 
 // resolve finds the declared fields and describes the counter to the runtime.
 func (c *counter) resolve(tables []*schema.Table) error {
-	i := slices.IndexFunc(tables, func(t *schema.Table) bool { return t.Name == c.Owner.Table() })
-	if i < 0 {
-		return c.errorf("the table of %s is left out by entsql.Skip: a counted table must be part of the schema", c.Owner.Name)
-	}
-	if err := c.resolveKey(tables[i]); err != nil {
-		return err
-	}
-	if err := c.resolveMeasures(tables[i]); err != nil {
-		return err
-	}
-	if err := c.checkReadIndexes(); err != nil {
-		return err
-	}
-	source := &entcounter.Source{Table: c.Owner.Table()}
 	c.Definition = &entcounter.Definition{
 		Name:    c.Name,
 		Table:   snake(c.Type),
 		Journal: snake(c.Name) + "_counter_journal",
-		Sources: []*entcounter.Source{source},
+	}
+	for _, p := range c.Parts {
+		if err := p.resolve(tables); err != nil {
+			return err
+		}
+		c.Definition.Sources = append(c.Definition.Sources, p.source)
+	}
+	first := c.Parts[0]
+	c.Key, c.Measures = first.key, first.measures
+	for _, p := range c.Parts[1:] {
+		if err := c.unite(p); err != nil {
+			return err
+		}
+	}
+	if err := c.checkReadIndexes(); err != nil {
+		return err
 	}
 	for _, k := range c.Key {
-		column := columnOf(k.Column)
-		c.Definition.Key = append(c.Definition.Key, column)
-		source.Key = append(source.Key, column)
+		c.Definition.Key = append(c.Definition.Key, columnOf(k.Column))
 	}
 	for _, m := range c.Measures {
 		c.Definition.Measures = append(c.Definition.Measures, entcounter.Measure{Name: m.Name, Delta: m.Name + "_delta"})
-		var column entcounter.Column
-		if m.Column != nil {
-			column = columnOf(m.Column)
-		}
-		source.Measures = append(source.Measures, column)
 	}
 	return c.checkColumns()
 }
@@ -218,7 +226,7 @@ var (
 
 // IsKey reports whether a field of the view belongs to the key.
 func (c *counter) IsKey(f *gen.Field) bool {
-	return slices.Contains(c.Declaration.Key, f.Name)
+	return slices.ContainsFunc(c.Key, func(k *keyColumn) bool { return k.Name == f.Name })
 }
 
 // Prefix begins the names of functions in the ent package that belong to the
@@ -228,8 +236,8 @@ func (c *counter) Prefix() string { return strings.ToLower(c.Type[:1]) + c.Type[
 // GoKeyText lists the key fields by their names in Go.
 func (c *counter) GoKeyText() string {
 	names := make([]string, len(c.Key))
-	for i, k := range c.Key {
-		names[i] = k.StructField()
+	for i := range c.Key {
+		names[i] = c.View.Fields[i].StructField()
 	}
 	return strings.Join(names, ", ")
 }

@@ -22,24 +22,17 @@ import (
 // keys, in one step or in several.
 func reach(counters []*counter, tables []*schema.Table) ([]*entcounter.Table, error) {
 	counted := make(map[string]map[string]bool) // columns that count, by table
-	for _, c := range counters {
-		columns := counted[c.Owner.Table()]
-		if columns == nil {
-			columns = make(map[string]bool)
-			counted[c.Owner.Table()] = columns
-		}
-		for _, k := range c.Key {
-			columns[k.Column.Name] = true
-		}
-		for _, m := range c.Measures {
-			if m.Column != nil {
-				columns[m.Column.Name] = true
-			}
-		}
-	}
 	reached := make(map[string]bool)
-	for table := range counted {
-		reached[table] = true
+	for _, c := range counters {
+		for _, source := range c.Definition.Sources {
+			reached[source.Table] = true
+			source.Columns(func(table string, column entcounter.Column) {
+				if counted[table] == nil {
+					counted[table] = make(map[string]bool)
+				}
+				counted[table][column.Name] = true
+			})
+		}
 	}
 	// changes reports whether deleting a row that a foreign key of the table refers
 	// to changes a counter.
@@ -65,7 +58,7 @@ func reach(counters []*counter, tables []*schema.Table) ([]*entcounter.Table, er
 	}
 	described := make(map[string]*entcounter.Table)
 	for _, t := range tables {
-		if reached[t.Name] {
+		if reached[t.Name] || counted[t.Name] != nil {
 			described[t.Name] = describe(t)
 		}
 	}
@@ -86,7 +79,7 @@ func reach(counters []*counter, tables []*schema.Table) ([]*entcounter.Table, er
 			}
 			if fk.OnDelete == schema.SetDefault {
 				for _, c := range counters {
-					if c.Owner.Table() == t.Name {
+					if slices.ContainsFunc(c.Definition.Sources, func(s *entcounter.Source) bool { return s.Reads(t.Name, fk.Columns[0].Name) }) {
 						return nil, c.errorf("foreign key %q sets column %q to its default when the referenced row is deleted, which is not counted: use entsql.OnDelete with Cascade, SetNull or Restrict", fk.Symbol, fk.Columns[0].Name)
 					}
 				}
@@ -172,7 +165,7 @@ const (
 func migrateTables(counters []*counter, tables []*schema.Table) []*schema.Table {
 	var all []*schema.Table
 	for _, c := range counters {
-		i := slices.IndexFunc(tables, func(t *schema.Table) bool { return t.Name == c.Owner.Table() })
+		i := slices.IndexFunc(tables, func(t *schema.Table) bool { return t.Name == c.Definition.Sources[0].Table })
 		counterTable, journal := c.tables()
 		for _, t := range []*schema.Table{counterTable, journal} {
 			t.Annotation = textAnnotation(tables[i].Annotation)
@@ -195,8 +188,8 @@ func (c *counter) tables() (counter, journal *schema.Table) {
 		SetComment(fmt.Sprintf("The deltas of the %s counter that are not folded yet.", c.Name)).
 		AddPrimary(&schema.Column{Name: entcounter.ColumnJournalID, Type: field.TypeInt64, Increment: true})
 	for _, k := range c.Key {
-		counter.AddPrimary(keyColumn(k.Column))
-		journal.AddColumn(keyColumn(k.Column))
+		counter.AddPrimary(tableColumn(k.Column))
+		journal.AddColumn(tableColumn(k.Column))
 	}
 	for _, m := range c.Definition.Measures {
 		counter.AddColumn(&schema.Column{Name: m.Name, Type: field.TypeInt64})
@@ -204,8 +197,8 @@ func (c *counter) tables() (counter, journal *schema.Table) {
 	}
 	counter.AddColumn(timeColumn(entcounter.ColumnUpdatedAt))
 	journal.AddColumn(timeColumn(entcounter.ColumnInsertedAt))
-	journal.AddIndex(journal.Name+keyIndexSuffix, false, c.columns(c.Declaration.Key))
-	for _, fields := range c.ReadIndexes {
+	journal.AddIndex(journal.Name+keyIndexSuffix, false, columnNames(journal.Columns[1:1+len(c.Key)]))
+	for _, fields := range c.ReadIndexes() {
 		columns := c.columns(fields)
 		counter.AddIndex(indexName(counter.Name, columns), false, columns)
 		journal.AddIndex(indexName(journal.Name, columns), false, columns)
@@ -217,15 +210,23 @@ func (c *counter) tables() (counter, journal *schema.Table) {
 func (c *counter) columns(fields []string) []string {
 	columns := make([]string, len(fields))
 	for i, name := range fields {
-		j := slices.Index(c.Declaration.Key, name)
+		j := slices.IndexFunc(c.Key, func(k *keyColumn) bool { return k.Name == name })
 		columns[i] = c.Key[j].Column.Name
 	}
 	return columns
 }
 
-// keyColumn copies what decides which values of a counted column are equal: its
+func columnNames(columns []*schema.Column) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.Name
+	}
+	return names
+}
+
+// tableColumn copies what decides which values of a counted column are equal: its
 // type, size and collation. NULL is never a key, and nothing has a default.
-func keyColumn(c *schema.Column) *schema.Column {
+func tableColumn(c *schema.Column) *schema.Column {
 	column := &schema.Column{
 		Name:      c.Name,
 		Type:      c.Type,

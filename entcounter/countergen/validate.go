@@ -32,10 +32,90 @@ var (
 	measureName = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 )
 
-// errorf makes an error about the counter. Its text names the type, the counter
+// errorf makes an error about a declaration. Its text names the type, the counter
 // and, in the caller's words, the field and the mend.
+func (p *part) errorf(format string, args ...any) error {
+	return fmt.Errorf("entcounter: type %s: counter %q: %w", p.Owner.Name, p.Name, fmt.Errorf(format, args...))
+}
+
+// errorf makes an error about the counter as a whole.
 func (c *counter) errorf(format string, args ...any) error {
-	return fmt.Errorf("entcounter: type %s: counter %q: %w", c.Owner.Name, c.Name, fmt.Errorf(format, args...))
+	return c.Parts[0].errorf(format, args...)
+}
+
+// unite makes sure that another part of the counter has the same columns, and takes
+// over the values that enums have in it.
+func (c *counter) unite(p *part) error {
+	first := c.Parts[0]
+	names := func(p *part) string {
+		var all []string
+		for _, k := range p.key {
+			all = append(all, k.Name)
+		}
+		for _, m := range p.measures {
+			all = append(all, m.Name)
+		}
+		return strings.Join(all, ", ")
+	}
+	if len(p.key) != len(first.key) || names(p) != names(first) {
+		return p.errorf("type %s declares a counter of this name with other columns (%s, here %s): give them the same key columns and measures, or the counters different names", first.Owner.Name, names(first), names(p))
+	}
+	apart := false
+	for i, k := range p.key {
+		known := c.Key[i]
+		if l := p.source.Key[i].Literal; l != nil && first.source.Key[i].Literal != nil {
+			apart = true
+			for _, other := range c.Parts {
+				if other == p {
+					break
+				}
+				if other.source.Key[i].Literal == l {
+					return p.errorf("key field %q is the literal %q in type %s too: it tells the types apart, so give each its own", k.Name, l, other.Owner.Name)
+				}
+			}
+		}
+		if mend := k.differs(known); mend != "" {
+			return p.errorf("key field %q differs from that of type %s in its %s: a counter has one column for both", k.Name, first.Owner.Name, mend)
+		}
+		if k.Column.Type != field.TypeEnum {
+			continue
+		}
+		united := *known.Column
+		united.Enums = slices.Clone(united.Enums)
+		for _, v := range k.Column.Enums {
+			if !slices.Contains(united.Enums, v) {
+				united.Enums = append(united.Enums, v)
+			}
+		}
+		c.Key[i] = &keyColumn{Name: known.Name, Column: &united, fresh: field.TypeEnum}
+		if known.Field != nil && k.Field == known.Field {
+			c.Key[i] = known
+		}
+	}
+	if !apart {
+		return p.errorf("type %s declares a counter of this name too: give one of the two another name, or tell their rows apart by a key column entcounter.Literal in each", first.Owner.Name)
+	}
+	return nil
+}
+
+// differs tells in what the column of one part is not that of another.
+func (k *keyColumn) differs(o *keyColumn) string {
+	a, b := k.Column, o.Column
+	switch {
+	case a.Name != b.Name:
+		return fmt.Sprintf("column, %q and %q", a.Name, b.Name)
+	case a.Type != b.Type:
+		return fmt.Sprintf("type, %s and %s", a.Type, b.Type)
+	case a.Size != b.Size:
+		return "size"
+	case a.Collation != b.Collation:
+		return "collation"
+	case !maps.Equal(a.SchemaType, b.SchemaType):
+		return "database type"
+	case k.Field != nil && o.Field != nil && k.Field.HasGoType() && k.Field.Type.String() != o.Field.Type.String():
+		return fmt.Sprintf("Go type, %s and %s", k.Field.Type, o.Field.Type)
+	}
+	return ""
 }
 
 // checkNames makes sure that counters have names of their own, and that the
@@ -54,30 +134,28 @@ func checkNames(g *gen.Graph, counters []*counter, tables []*schema.Table) error
 			names[strings.ToLower(t.Table())] = fmt.Sprintf("the view of type %s", t.Name)
 		}
 	}
-	byName := make(map[string]*counter)
 	for i, c := range counters {
-		if c.Owner.IsView() {
-			return c.errorf("%s is a view: declare the counter on the type whose rows are written", c.Owner.Name)
-		}
-		if !counterName.MatchString(c.Name) {
-			return c.errorf("the name must be an exported Go identifier of letters and digits, such as %q", "File")
-		}
-		if other, ok := byName[c.Name]; ok {
-			if other.Owner == c.Owner {
-				return c.errorf("it is declared twice: give one of the two another name")
+		for j, p := range c.Parts {
+			if p.Owner.IsView() {
+				return p.errorf("%s is a view: declare the counter on the type whose rows are written", p.Owner.Name)
 			}
-			return c.errorf("type %s declares a counter of this name too: give one of the two another name", other.Owner.Name)
+			if !counterName.MatchString(c.Name) {
+				return p.errorf("the name must be an exported Go identifier of letters and digits, such as %q", "File")
+			}
+			twice := func(o *part) bool { return o.Owner == p.Owner && o.Over == p.Over }
+			if slices.ContainsFunc(c.Parts[:j], twice) {
+				return p.errorf("it is declared twice: give one of the two another name")
+			}
 		}
-		byName[c.Name] = c
 		if taken, ok := types[strings.ToLower(c.Type)]; ok {
 			return c.errorf("the generated type would be named %s, which is taken by %s: name the counter differently", c.Type, taken)
 		}
-		types[strings.ToLower(c.Type)] = fmt.Sprintf("counter %q of type %s", c.Name, c.Owner.Name)
+		types[strings.ToLower(c.Type)] = fmt.Sprintf("counter %q of type %s", c.Name, c.Owner().Name)
 		for _, table := range []string{snake(c.Type), snake(c.Name) + "_counter_journal"} {
 			if taken, ok := names[table]; ok {
 				return c.errorf("the generated table would be named %q, which is taken by %s: name the counter differently", table, taken)
 			}
-			names[table] = fmt.Sprintf("counter %q of type %s", c.Name, c.Owner.Name)
+			names[table] = fmt.Sprintf("counter %q of type %s", c.Name, c.Owner().Name)
 			if n := len(table) + len(keyIndexSuffix); n > maxIdentifier {
 				return c.errorf("the name is %d bytes too long for the name of an index: shorten it", n-maxIdentifier)
 			}
@@ -100,90 +178,36 @@ func checkNames(g *gen.Graph, counters []*counter, tables []*schema.Table) error
 	return nil
 }
 
-// resolveKey finds and checks the fields of the key.
-func (c *counter) resolveKey(table *schema.Table) error {
-	if len(c.Declaration.Key) == 0 {
-		return c.errorf("it has no key: add entcounter.Key with the fields that rows are grouped by")
-	}
-	if n := len(c.Declaration.Key); n > maxKeyFields {
-		return c.errorf("the key has %d fields, and an index no more than %d in MySQL: leave some out", n, maxKeyFields)
-	}
-	size := 0
-	for i, name := range c.Declaration.Key {
-		if slices.Contains(c.Declaration.Key[:i], name) {
-			return c.errorf("key field %q is listed twice: remove one of the two", name)
-		}
-		f, err := c.field("key", name)
-		if err != nil {
-			return err
-		}
-		if mend := unfitForKey(f); mend != "" {
-			return c.errorf("key field %q is of type %s: %s", name, f.Type.Type, mend)
-		}
-		if f.HasValueScanner() {
-			return c.errorf("key field %q has an external ValueScanner, with which rows cannot be grouped in the database: use a GoType that implements field.ValueScanner", name)
-		}
-		if err := c.checkReserved("key", name, f.StorageKey()); err != nil {
-			return err
-		}
-		column, ok := table.Column(f.StorageKey())
-		if !ok {
-			return c.errorf("key field %q has no column: it is left out by entsql.Skip", name)
-		}
-		n, mend := keyBytes(column)
-		if mend != "" {
-			return c.errorf("key field %q cannot be indexed: %s", name, mend)
-		}
-		size += n
-		c.Key = append(c.Key, &keyField{Field: f, Column: column})
-	}
-	if size > maxKeyBytes {
-		name, n := c.longest()
-		return c.errorf("the key takes %d bytes, and an index no more than %d: key field %q alone takes %d, limit it with MaxLen or leave it out of the key", size, maxKeyBytes, name, n)
-	}
-	return nil
-}
-
-// longest returns the key field that takes most of an index entry.
-func (c *counter) longest() (name string, size int) {
-	for _, k := range c.Key {
-		if n, _ := keyBytes(k.Column); n > size {
-			name, size = k.Name, n
-		}
-	}
-	return name, size
-}
-
-// field finds a field of the counted type by its name. An edge of that name, or
+// field finds a field of a type by its name. An edge of that name, or
 // one that owns a column of that name, is named in the error together with the
 // way to make its column a field.
-func (c *counter) field(use, name string) (*gen.Field, error) {
-	for _, f := range c.Owner.Fields {
+func (p *part) field(t *gen.Type, use, name string) (*gen.Field, error) {
+	for _, f := range t.Fields {
 		if f.Name == name {
 			return f, nil
 		}
 	}
-	if id := c.Owner.ID; id != nil && id.Name == name {
-		return nil, c.errorf("%s field %q is the primary key, which is different in each row: use another field", use, name)
+	if id := t.ID; id != nil && id.Name == name {
+		return nil, p.errorf("%s field %q is the primary key, which is different in each row: use another field", use, name)
 	}
-	for _, e := range c.Owner.Edges {
+	for _, e := range t.Edges {
 		switch {
 		case !e.OwnFK() && e.Name == name:
-			return nil, c.errorf("%s field %q is an edge whose column is not in the table of %s: use a field of %[3]s", use, name, c.Owner.Name)
+			return nil, p.errorf("%s field %q is an edge whose column is not in the table of %s: use a field of %[3]s", use, name, t.Name)
 		case !e.OwnFK() || e.Name != name && e.Rel.Column() != name:
 			continue
 		case e.Field() != nil:
-			return nil, c.errorf("%s field %q is an edge: use its field %q", use, name, e.Field().Name)
+			return nil, p.errorf("%s field %q is an edge: use its field %q", use, name, e.Field().Name)
 		default:
 			field := snake(e.Name) + "_id"
-			return nil, c.errorf("%s field %q is an edge without a field: declare a field %q, add Field(%[3]q) to the edge %q, and use %[3]q", use, name, field, e.Name)
+			return nil, p.errorf("%s field %q is an edge without a field: declare a field %q, add Field(%[3]q) to the edge %q, and use %[3]q", use, name, field, e.Name)
 		}
 	}
-	names := make([]string, len(c.Owner.Fields))
-	for i, f := range c.Owner.Fields {
+	names := make([]string, len(t.Fields))
+	for i, f := range t.Fields {
 		names[i] = f.Name
 	}
-	return nil, c.errorf("%s field %q does not exist in %s: it has %s", use, name, c.Owner.Name, strings.Join(names, ", "))
+	return nil, p.errorf("%s field %q does not exist in %s: it has %s", use, name, t.Name, strings.Join(names, ", "))
 }
 
 // unfitForKey returns why a field cannot be part of a key and what to do, or
@@ -243,63 +267,17 @@ func keyBytes(c *schema.Column) (size int, mend string) {
 	}
 }
 
-// resolveMeasures finds and checks the measures and the fields they sum.
-func (c *counter) resolveMeasures(table *schema.Table) error {
-	if len(c.Declaration.Measures) == 0 {
-		return c.errorf("it has no measure: add entcounter.Count or entcounter.Sum")
-	}
-	for i, d := range c.Declaration.Measures {
-		switch {
-		case !measureName.MatchString(d.Name):
-			return c.errorf("measure %q: the name must be in the style of a field's, such as %q", d.Name, "count")
-		case slices.ContainsFunc(c.Declaration.Measures[:i], func(m entcounter.MeasureDeclaration) bool { return m.Name == d.Name }):
-			return c.errorf("measure %q is declared twice: give one of the two another name", d.Name)
-		case slices.Contains(c.Declaration.Key, d.Name):
-			return c.errorf("measure %q has the name of a key field: give it another name", d.Name)
-		case len(d.Name)+len("_delta") > maxIdentifier:
-			return c.errorf("measure %q: the name is %d bytes too long for a column: shorten it", d.Name, len(d.Name)+len("_delta")-maxIdentifier)
-		}
-		if err := c.checkReserved("measure", d.Name, d.Name); err != nil {
-			return err
-		}
-		m := &measure{MeasureDeclaration: d}
-		if d.Field != "" {
-			f, err := c.field(fmt.Sprintf("measure %q:", d.Name), d.Field)
-			if err != nil {
-				return err
-			}
-			if t := f.Type.Type; !t.Integer() {
-				mend := "only an integer can be summed"
-				if t.Float() {
-					mend = "a sum of floating-point numbers is not exact: store an integer, such as cents or bytes"
-				}
-				return c.errorf("measure %q: field %q is of type %s: %s", d.Name, d.Field, t, mend)
-			}
-			if f.HasValueScanner() {
-				return c.errorf("measure %q: field %q has an external ValueScanner, and what the database holds cannot be summed: use a plain integer field", d.Name, d.Field)
-			}
-			column, ok := table.Column(f.StorageKey())
-			if !ok {
-				return c.errorf("measure %q: field %q has no column: it is left out by entsql.Skip", d.Name, d.Field)
-			}
-			m.Summed, m.Column = f, column
-		}
-		c.Measures = append(c.Measures, m)
-	}
-	return nil
-}
-
 // checkReserved refuses names that the generated tables and types use.
-func (c *counter) checkReserved(use string, names ...string) error {
+func (p *part) checkReserved(use string, names ...string) error {
 	reserved := []string{entcounter.ColumnUpdatedAt, entcounter.ColumnPending, entcounter.ColumnInsertedAt, entcounter.ColumnJournalID}
 	for _, name := range names {
 		if !slices.Contains(reserved, name) {
 			continue
 		}
 		if use == "key" {
-			return c.errorf("key field %q: the generated tables have a column of this name: rename the field", name)
+			return p.errorf("key field %q: the generated tables have a column of this name: rename the field", name)
 		}
-		return c.errorf("measure %q: the generated tables have a column of this name: give the measure another name", name)
+		return p.errorf("measure %q: the generated tables have a column of this name: give the measure another name", name)
 	}
 	return nil
 }
@@ -332,16 +310,33 @@ func (c *counter) checkColumns() error {
 	return nil
 }
 
+// ReadIndexes are the declared ones of all parts, each once.
+func (c *counter) ReadIndexes() [][]string {
+	var indexes [][]string
+	for i, p := range c.Parts {
+		for _, index := range p.ReadIndexes {
+			if i == 0 || !slices.ContainsFunc(indexes, func(o []string) bool { return slices.Equal(o, index) }) {
+				indexes = append(indexes, index)
+			}
+		}
+	}
+	return indexes
+}
+
 // checkReadIndexes makes sure that read indexes are over fields of the key.
 func (c *counter) checkReadIndexes() error {
 	seen := make(map[string]bool)
-	for _, index := range c.ReadIndexes {
+	key := make([]string, len(c.Key))
+	for i, k := range c.Key {
+		key[i] = k.Name
+	}
+	for _, index := range c.ReadIndexes() {
 		if len(index) == 0 {
 			return c.errorf("a read index has no fields: list fields of the key")
 		}
 		for i, name := range index {
-			if !slices.Contains(c.Declaration.Key, name) {
-				return c.errorf("read index field %q is not part of the key (%s): add it to the key, or leave it out", name, strings.Join(c.Declaration.Key, ", "))
+			if !slices.Contains(key, name) {
+				return c.errorf("read index field %q is not part of the key (%s): add it to the key, or leave it out", name, strings.Join(key, ", "))
 			}
 			if slices.Contains(index[:i], name) {
 				return c.errorf("read index field %q is listed twice: remove one of the two", name)

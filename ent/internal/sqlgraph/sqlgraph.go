@@ -130,13 +130,13 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "files",
-					Key: []entcounter.Column{
-						{Name: "dataset_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-						{Name: "status", Type: field.TypeEnum, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "dataset_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+						{Column: entcounter.Column{Name: "status", Type: field.TypeEnum, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "size", Type: field.TypeInt64, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "size", Type: field.TypeInt64, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
