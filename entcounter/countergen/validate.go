@@ -57,14 +57,16 @@ func (c *counter) unite(p *part) error {
 		}
 		return strings.Join(all, ", ")
 	}
+	isLiteral := func(t entcounter.Term) bool { return t.Literal != nil }
+	if !slices.ContainsFunc(p.source.Key, isLiteral) || !slices.ContainsFunc(first.source.Key, isLiteral) {
+		return p.errorf("type %s declares a counter of this name too: give one of the two another name, or tell their rows apart by a key column entcounter.Literal in each", first.Owner.Name)
+	}
 	if len(p.key) != len(first.key) || names(p) != names(first) {
 		return p.errorf("type %s declares a counter of this name with other columns (%s, here %s): give them the same key columns and measures, or the counters different names", first.Owner.Name, names(first), names(p))
 	}
-	apart := false
 	for i, k := range p.key {
 		known := c.Key[i]
-		if l := p.source.Key[i].Literal; l != nil && first.source.Key[i].Literal != nil {
-			apart = true
+		if l := p.source.Key[i].Literal; l != nil {
 			for _, other := range c.Parts {
 				if other == p {
 					break
@@ -91,9 +93,6 @@ func (c *counter) unite(p *part) error {
 		if known.Field != nil && k.Field == known.Field {
 			c.Key[i] = known
 		}
-	}
-	if !apart {
-		return p.errorf("type %s declares a counter of this name too: give one of the two another name, or tell their rows apart by a key column entcounter.Literal in each", first.Owner.Name)
 	}
 	return nil
 }

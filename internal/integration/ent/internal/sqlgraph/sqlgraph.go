@@ -131,14 +131,14 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "group",
-					Key: []entcounter.Column{
-						{Name: "order", Type: field.TypeInt, Faithful: true, Bits: 64},
-						{Name: "key", Type: field.TypeString, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "order", Type: field.TypeInt, Faithful: true, Bits: 64}},
+						{Column: entcounter.Column{Name: "key", Type: field.TypeString, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // rows: rows
-						{Name: "count", Type: field.TypeUint8, Faithful: true, Bits: 8},
-						{Name: "where", Type: field.TypeUint64, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "count", Type: field.TypeUint8, Faithful: true, Bits: 8}}},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "where", Type: field.TypeUint64, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
@@ -157,12 +157,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "group",
-					Key: []entcounter.Column{
-						{Name: "from", Type: field.TypeInt, Faithful: true, Bits: 64},
-						{Name: "uploader_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "from", Type: field.TypeInt, Faithful: true, Bits: 64}},
+						{Column: entcounter.Column{Name: "uploader_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
 					},
-					Measures: []entcounter.Column{
-						{}, // select: rows
+					Measures: []entcounter.Summand{
+						{},
 					},
 				},
 			},
@@ -181,12 +181,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "blobs",
-					Key: []entcounter.Column{
-						{Name: "bucket", Type: field.TypeString, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "bucket", Type: field.TypeString, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "size", Type: field.TypeInt64, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "size", Type: field.TypeInt64, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
@@ -204,11 +204,11 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "cards",
-					Key: []entcounter.Column{
-						{Name: "owner_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "owner_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
+					Measures: []entcounter.Summand{
+						{},
 					},
 				},
 			},
@@ -227,12 +227,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "cards",
-					Key: []entcounter.Column{
-						{Name: "color", Type: field.TypeString, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "color", Type: field.TypeString, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "owner_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "owner_id", Type: field.TypeInt, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
@@ -251,12 +251,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "devices",
-					Key: []entcounter.Column{
-						{Name: "site", Type: field.TypeUUID, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "site", Type: field.TypeUUID, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "load", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "load", Type: field.TypeInt, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
@@ -276,13 +276,13 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "folders",
-					Key: []entcounter.Column{
-						{Name: "parent_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-						{Name: "shared", Type: field.TypeBool, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "parent_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+						{Column: entcounter.Column{Name: "shared", Type: field.TypeBool, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "quota", Type: field.TypeInt64, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "quota", Type: field.TypeInt64, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
@@ -302,13 +302,13 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "memberships",
-					Key: []entcounter.Column{
-						{Name: "team_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-						{Name: "role", Type: field.TypeEnum, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "team_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+						{Column: entcounter.Column{Name: "role", Type: field.TypeEnum, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "score", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "score", Type: field.TypeInt, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
@@ -328,13 +328,13 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "files",
-					Key: []entcounter.Column{
-						{Name: "board", Type: field.TypeString, Faithful: true},
-						{Name: "deleted", Type: field.TypeBool, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "board", Type: field.TypeString, Faithful: true}},
+						{Column: entcounter.Column{Name: "deleted", Type: field.TypeBool, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "size", Type: field.TypeInt64, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "size", Type: field.TypeInt64, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
@@ -353,12 +353,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "nodes",
-					Key: []entcounter.Column{
-						{Name: "parent_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "parent_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
 					},
-					Measures: []entcounter.Column{
-						{}, // children: rows
-						{Name: "size", Type: field.TypeInt32, Faithful: true, Bits: 32},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "size", Type: field.TypeInt32, Faithful: true, Bits: 32}}},
 					},
 				},
 			},
@@ -376,11 +376,11 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "nodes",
-					Key: []entcounter.Column{
-						{Name: "kind", Type: field.TypeEnum, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "kind", Type: field.TypeEnum, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
+					Measures: []entcounter.Summand{
+						{},
 					},
 				},
 			},
@@ -399,12 +399,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "tasks",
-					Key: []entcounter.Column{
-						{Name: "tier", Type: field.TypeString, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "tier", Type: field.TypeString, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "level", Type: field.TypeInt8, Faithful: true, Bits: 8},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "level", Type: field.TypeInt8, Faithful: true, Bits: 8}}},
 					},
 				},
 			},
@@ -426,15 +426,15 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "tasks",
-					Key: []entcounter.Column{
-						{Name: "project_id", Type: field.TypeUUID, Faithful: true},
-						{Name: "state", Type: field.TypeEnum, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "project_id", Type: field.TypeUUID, Faithful: true}},
+						{Column: entcounter.Column{Name: "state", Type: field.TypeEnum, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "size", Type: field.TypeInt64, Faithful: true, Bits: 64},
-						{Name: "weight", Type: field.TypeInt, Faithful: true, Bits: 64},
-						{Name: "retries", Type: field.TypeUint32, Faithful: true, Bits: 32},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "size", Type: field.TypeInt64, Faithful: true, Bits: 64}}},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "weight", Type: field.TypeInt, Faithful: true, Bits: 64}}},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "retries", Type: field.TypeUint32, Faithful: true, Bits: 32}}},
 					},
 				},
 			},
@@ -452,11 +452,11 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "tasks",
-					Key: []entcounter.Column{
-						{Name: "owner_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "owner_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
 					},
-					Measures: []entcounter.Column{
-						{}, // tasks: rows
+					Measures: []entcounter.Summand{
+						{},
 					},
 				},
 			},
@@ -475,12 +475,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "tasks",
-					Key: []entcounter.Column{
-						{Name: "reviewer_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-						{Name: "state", Type: field.TypeEnum, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "reviewer_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+						{Column: entcounter.Column{Name: "state", Type: field.TypeEnum, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // tasks: rows
+					Measures: []entcounter.Summand{
+						{},
 					},
 				},
 			},
@@ -499,12 +499,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "tokens",
-					Key: []entcounter.Column{
-						{Name: "scope", Type: field.TypeString, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "scope", Type: field.TypeString, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "uses", Type: field.TypeInt64, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "uses", Type: field.TypeInt64, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
@@ -522,11 +522,11 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "tokens",
-					Key: []entcounter.Column{
-						{Name: "name", Type: field.TypeString, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "name", Type: field.TypeString, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
+					Measures: []entcounter.Summand{
+						{},
 					},
 				},
 			},
@@ -544,11 +544,11 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "users",
-					Key: []entcounter.Column{
-						{Name: "spouse_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "spouse_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
+					Measures: []entcounter.Summand{
+						{},
 					},
 				},
 			},
@@ -567,12 +567,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "users",
-					Key: []entcounter.Column{
-						{Name: "tenant_id", Type: field.TypeString, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "tenant_id", Type: field.TypeString, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // users: rows
-						{Name: "age", Type: field.TypeInt16, Faithful: true, Bits: 16},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "age", Type: field.TypeInt16, Faithful: true, Bits: 16}}},
 					},
 				},
 			},
