@@ -81,12 +81,16 @@ const (
 )
 
 // meet takes the image before of the counted rows that meet locked rows, which are
-// about to change, and do not meet any met before. Inserted rows have none.
-func (m *mutation) meet(t *Table, ids [][]any, f fate) error {
+// about to change, and do not meet any met before. Inserted rows have none. It
+// concerns sources that read a column that changes; without changed, any may.
+func (m *mutation) meet(t *Table, ids [][]any, f fate, changed func(column string) bool) error {
 	if len(ids) == 0 || f == untouched {
 		return nil
 	}
 	for _, r := range m.schema.roles(t.Name) {
+		if changed != nil && !r.source.reads(r.place, changed) {
+			continue
+		}
 		mt := m.meetingOf(r.counted)
 		if r.place > 0 && f == arrived {
 			continue // nothing refers to it yet

@@ -242,11 +242,16 @@ func (s *Schema) countedEdge(e *sqlgraph.EdgeSpec) bool {
 	case e.Rel == sqlgraph.M2M:
 		return len(s.counted(e.Table)) > 0 || s.countsRows(e.Table)
 	case isExternal(e):
-		named := func(column string) bool { return column == e.Columns[0] }
-		return slices.ContainsFunc(s.counted(e.Table), func(c counted) bool { return c.reads(named) }) ||
-			s.computes(e.Table, named)
+		changed := named(e.Columns[0])
+		return slices.ContainsFunc(s.counted(e.Table), func(c counted) bool { return c.reads(changed) }) ||
+			s.computes(e.Table, changed)
 	}
 	return false
+}
+
+// named is the set of one column.
+func named(name string) func(column string) bool {
+	return func(column string) bool { return column == name }
 }
 
 // isExternal reports whether the edge is a foreign key in other rows than the
@@ -335,7 +340,7 @@ func (m *mutation) meetCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet) e
 	}
 	// Of a batch in MySQL, ent knows the first id and guesses the others.
 	m.keepsRows = m.keepsRows || m.dialect == dialect.MySQL && len(nodes) > 1
-	return m.meet(t, ids, arrived)
+	return m.meet(t, ids, arrived, nil)
 }
 
 // countCreated counts inserted rows from what their specs set, and reads back those
@@ -460,7 +465,7 @@ func (m *mutation) changeRows(t *Table, rows []row, u update, schema string, cha
 		}
 	}
 	if u.computed {
-		if err := m.meet(t, idsOf(rows), stay); err != nil {
+		if err := m.meet(t, idsOf(rows), stay, u.set.changes); err != nil {
 			return 0, err
 		}
 	}
@@ -661,7 +666,7 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 		return m.addTargets(spec.Edges.Add, func() error { return sqlgraph.UpdateNode(m.ctx, m.drv, spec) })
 	}
 	if u.edges {
-		own, err := m.touch(t, spec.Node.Schema, all(byID, spec.Predicate), forUpdate, u.fate())
+		own, err := m.touch(t, spec.Node.Schema, all(byID, spec.Predicate), forUpdate, u.fate(), u.set.changes)
 		if err != nil {
 			return err
 		}
@@ -713,7 +718,7 @@ func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec, u update) (affecte
 	if err != nil {
 		return 0, err
 	}
-	own, err := m.touch(t, spec.Node.Schema, spec.Predicate, forUpdate, u.fate())
+	own, err := m.touch(t, spec.Node.Schema, spec.Predicate, forUpdate, u.fate(), u.set.changes)
 	if err != nil || len(own) == 0 {
 		return 0, err
 	}
@@ -801,7 +806,7 @@ func (m *mutation) touchJoins(e *sqlgraph.EdgeSpec, owners [][]any) error {
 		return err
 	}
 	return m.eachJoin(e, owners, func(where func(*sql.Selector)) error {
-		_, err := m.touch(t, e.Schema, where, forUpdate, stay)
+		_, err := m.touch(t, e.Schema, where, forUpdate, stay, nil)
 		return err
 	})
 }
@@ -877,7 +882,7 @@ func (m *mutation) touchTargets(e *sqlgraph.EdgeSpec) error {
 	for chunk := range slices.Chunk(e.Target.Nodes, lockChunk) {
 		_, err := m.touch(t, e.Schema, func(s *sql.Selector) {
 			s.Where(sql.InValues(s.C(e.Target.IDSpec.Column), chunk...))
-		}, forChange, stay)
+		}, forChange, stay, named(e.Columns[0]))
 		if err != nil {
 			return err
 		}
@@ -905,7 +910,7 @@ func (m *mutation) touchCleared(e *sqlgraph.EdgeSpec, owners [][]any) ([]*sqlgra
 			if len(e.Target.Nodes) > 0 {
 				s.Where(sql.InValues(s.C(e.Target.IDSpec.Column), e.Target.Nodes...))
 			}
-		}, forChange, stay)
+		}, forChange, stay, named(e.Columns[0]))
 		if err != nil {
 			return nil, err
 		}
@@ -957,7 +962,7 @@ func (m *mutation) deleteRows(spec *sqlgraph.DeleteSpec, t *Table, rows []row, c
 	ids := idsOf(rows)
 	exact := *spec
 	exact.Predicate = withIDs(t, ids)
-	if err := m.meet(t, ids, leave); err != nil {
+	if err := m.meet(t, ids, leave, nil); err != nil {
 		return 0, err
 	}
 	if len(t.ReferencedBy) == 0 {
@@ -1022,11 +1027,11 @@ func (m *mutation) touchReferring(root, t *Table, schema string, rows []row) err
 			}
 			tc := m.touchedIn(child, schema)
 			known := len(tc.ids)
-			f := stay
+			f, changed := stay, named(fk.Column.Name)
 			if fk.OnDelete == Cascade {
-				f = swept
+				f, changed = swept, nil
 			}
-			if _, err := m.touch(child, schema, referring, forUpdate, f); err != nil {
+			if _, err := m.touch(child, schema, referring, forUpdate, f, changed); err != nil {
 				return err
 			}
 			if fk.OnDelete != Cascade || len(child.ReferencedBy) == 0 {
@@ -1058,7 +1063,7 @@ func (s *Schema) leaving(root *Table, fk ForeignKey) ([]counted, bool) {
 	}
 	var counters []counted
 	for _, c := range s.counted(fk.Table) {
-		if !c.reads(func(column string) bool { return column == fk.Column.Name }) {
+		if !c.reads(named(fk.Column.Name)) {
 			continue
 		}
 		// Without a value in the key they leave, unless NULL counts for something.

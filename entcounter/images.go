@@ -288,8 +288,9 @@ type touched struct {
 }
 
 // touch locks the rows that match, subtracts those met for the first time from
-// the changes, and returns the ids of all that match.
-func (m *mutation) touch(t *Table, schema string, where func(*sql.Selector), lock lockStrength, f fate) ([][]any, error) {
+// the changes, and returns the ids of all that match. What becomes of them, and
+// which columns may change, is for computed sources.
+func (m *mutation) touch(t *Table, schema string, where func(*sql.Selector), lock lockStrength, f fate, changed func(column string) bool) ([][]any, error) {
 	tc := m.touchedIn(t, schema)
 	var ids [][]any
 	err := m.locked(selection{table: t, schema: schema, columns: columnsOf(tc.counters), where: where, lock: lock}, func(r row) error {
@@ -297,7 +298,7 @@ func (m *mutation) touch(t *Table, schema string, where func(*sql.Selector), loc
 		return m.adopt(tc, r)
 	})
 	if err == nil {
-		err = m.meet(t, ids, f)
+		err = m.meet(t, ids, f, changed)
 	}
 	return ids, err
 }
@@ -342,7 +343,7 @@ func (m *mutation) adoptNew(t *Table, schema string, where func(*sql.Selector)) 
 		return m.countRow(tc.counters, r, 1)
 	})
 	if err == nil {
-		err = m.meet(t, ids, arrived)
+		err = m.meet(t, ids, arrived, nil)
 	}
 	return err
 }

@@ -548,7 +548,7 @@ func (u *upsertion) lockExisting(nodes []upsertNode) (*existing, error) {
 		return u.adopt(tc, r)
 	})
 	if err == nil {
-		err = u.meet(u.table, ids, stay)
+		err = u.meet(u.table, ids, stay, nil)
 	}
 	return e, err
 }

@@ -233,6 +233,11 @@ func (c *counter) IsKey(f *gen.Field) bool {
 // counter alone.
 func (c *counter) Prefix() string { return strings.ToLower(c.Type[:1]) + c.Type[1:] }
 
+// OwnType returns the type of a field of the view, as its package writes it.
+func (c *counter) OwnType(f *gen.Field) string {
+	return strings.TrimPrefix(f.Type.String(), c.View.Package()+".")
+}
+
 // GoKeyText lists the key fields by their names in Go.
 func (c *counter) GoKeyText() string {
 	names := make([]string, len(c.Key))

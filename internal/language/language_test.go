@@ -1,0 +1,200 @@
+package language
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/entcounter/entcounter/entcounter"
+	"github.com/entcounter/entcounter/internal/language/ent"
+	"github.com/entcounter/entcounter/internal/language/ent/entry"
+	"github.com/entcounter/entcounter/internal/language/ent/parcel"
+	"github.com/entcounter/entcounter/internal/language/ent/piece"
+	"github.com/entcounter/entcounter/internal/language/ent/project"
+	"github.com/entcounter/entcounter/internal/language/ent/stagecounters"
+)
+
+// TestParentMovesItsRows changes a row that others are counted by.
+func TestParentMovesItsRows(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		pr := c.Project.Create().SetName("p").SaveX(ctx)
+		p := c.Parcel.Create().SetProject(pr).SetWeight(3).SaveX(ctx)
+		q := c.Parcel.Create().SetStatus(parcel.StatusDone).SaveX(ctx)
+		for i := range 20 {
+			c.Piece.Create().SetParcel(p).SetSize(int64(10 * i)).SetMadeAt(noon).SaveX(ctx)
+		}
+		w.exact(ctx, "create")
+		p.Update().SetStatus(parcel.StatusSent).SaveX(ctx)
+		w.exact(ctx, "update the parent")
+		pr.Update().SetState(project.StateClosed).SaveX(ctx)
+		w.exact(ctx, "update the grandparent")
+		c.Parcel.Update().AddWeight(2).SaveX(ctx)
+		w.exact(ctx, "change what is summed")
+		c.Piece.Update().Where(piece.SizeGT(100)).SetParcel(q).SaveX(ctx)
+		w.exact(ctx, "move to another parent")
+		c.Parcel.UpdateOne(q).SetProject(pr).SaveX(ctx)
+		w.exact(ctx, "move the parent")
+		c.Project.UpdateOne(pr).RemoveParcels(p).SaveX(ctx)
+		w.exact(ctx, "take the parent away from the other side")
+		c.Parcel.UpdateOne(p).SetProject(pr).ClearPieces().SaveX(ctx)
+		w.exact(ctx, "clear the rows")
+		c.Parcel.DeleteOne(q).ExecX(ctx)
+		w.exact(ctx, "delete the parent with its rows")
+		c.Project.DeleteOne(pr).ExecX(ctx)
+		w.exact(ctx, "delete the grandparent")
+	})
+}
+
+// TestOneDeltaForManyRows has a parent's change journal one row for each key.
+func TestOneDeltaForManyRows(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		p := c.Parcel.Create().SaveX(ctx)
+		var builders []*ent.PieceCreate
+		for range 2500 {
+			builders = append(builders, c.Piece.Create().SetParcel(p).SetSize(2).SetMadeAt(noon))
+		}
+		for len(builders) > 0 {
+			c.Piece.CreateBulk(builders[:500]...).SaveX(ctx)
+			builders = builders[500:]
+		}
+		h := c.Counters()
+		for _, h := range h {
+			for {
+				folded, err := h.Fold(ctx)
+				w.no(err)
+				if folded.Rows == 0 {
+					break
+				}
+			}
+		}
+		p.Update().SetStatus(parcel.StatusDone).SaveX(ctx)
+		w.exact(ctx, "update")
+		b, err := c.StatusCounters.Backlog(ctx)
+		w.no(err)
+		if b.Rows != 2 {
+			t.Errorf("%d journal rows for 2500 rows that change from one key to another, want 2", b.Rows)
+		}
+	})
+}
+
+// TestPairsOfAnEdge counts what entries have by assigning, publishing and deleting
+// on either side.
+func TestPairsOfAnEdge(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		x, y := c.Term.Create().SetName("x").SaveX(ctx), c.Term.Create().SetName("y").SaveX(ctx)
+		e := c.Entry.Create().AddTerms(x, y).SetWords(7).SaveX(ctx)
+		f := c.Entry.Create().AddTerms(x).AddFriends(e).SaveX(ctx)
+		w.exact(ctx, "create with edges")
+		e.Update().SetStatus(entry.StatusPublished).SaveX(ctx)
+		w.exact(ctx, "publish")
+		x.Update().RemoveEntries(f).SaveX(ctx)
+		w.exact(ctx, "unassign from the other side")
+		y.Update().AddEntries(f).SaveX(ctx)
+		w.exact(ctx, "assign from the other side")
+		e.Update().SetDeletedAt(noon).AddFriends(f).SaveX(ctx)
+		w.exact(ctx, "delete softly")
+		e.Update().ClearDeletedAt().SetWords(9).SaveX(ctx)
+		w.exact(ctx, "restore")
+		tag := c.Tag.Create().SetName("t").SaveX(ctx)
+		c.Tagging.Create().SetEntry(e).SetTag(tag).SetRank(5).SaveX(ctx)
+		f.Update().AddTags(tag).SaveX(ctx)
+		w.exact(ctx, "edge schema")
+		tag.Update().SetName("u").SaveX(ctx)
+		w.exact(ctx, "rename what pairs are counted by")
+		c.Term.DeleteOne(y).ExecX(ctx)
+		w.exact(ctx, "delete a term")
+		c.Entry.DeleteOne(e).ExecX(ctx)
+		w.exact(ctx, "delete an entry")
+		c.Tag.DeleteOne(tag).ExecX(ctx)
+		w.exact(ctx, "delete a tag")
+	})
+}
+
+// TestTree counts nodes by their parents and grandparents, where a mutated row has
+// all three places.
+func TestTree(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		root := c.Node.Create().SetColor("blue").SaveX(ctx)
+		a := c.Node.Create().SetParent(root).SaveX(ctx)
+		b := c.Node.Create().SetParent(a).SetColor("green").SaveX(ctx)
+		d := c.Node.Create().SetParent(b).SaveX(ctx)
+		w.exact(ctx, "create")
+		c.Node.Update().SetColor("black").AddSize(1).SaveX(ctx)
+		w.exact(ctx, "update all")
+		b.Update().SetParent(root).SetColor("white").SaveX(ctx)
+		w.exact(ctx, "move a subtree")
+		root.Update().SetParent(d).SaveX(ctx)
+		w.exact(ctx, "close a circle")
+		root.Update().ClearParent().ClearChildren().SaveX(ctx)
+		w.exact(ctx, "cut")
+		c.Node.DeleteOne(b).ExecX(ctx)
+		w.exact(ctx, "delete a node that has children")
+	})
+}
+
+// TestTypesToldApart counts rows of two types in one counter.
+func TestTypesToldApart(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		pr := c.Project.Create().SetName("p").SaveX(ctx)
+		p := c.Parcel.Create().SetProject(pr).SetWeight(4).SaveX(ctx)
+		c.Piece.Create().SetParcel(p).SetSize(6).SetMadeAt(noon).SaveX(ctx)
+		for entity, total := range map[stagecounters.Entity]int64{stagecounters.EntityParcel: 4, stagecounters.EntityPiece: 6} {
+			n, err := c.StageCounters.Read(ctx, stagecounters.Key{Entity: entity, ProjectID: pr.ID, Stage: stagecounters.StageRaw})
+			w.no(err)
+			if n.Count != 1 || n.Total != total {
+				t.Errorf("%s: %d of %d, want 1 of %d", entity, n.Count, n.Total, total)
+			}
+		}
+		scope := stagecounters.EntityPiece
+		_, err := c.StageCounters.Rebuild(ctx, stagecounters.Scope{Entity: &scope})
+		w.no(err)
+		w.exact(ctx, "rebuild of one type")
+	})
+}
+
+// TestPeriodsAreThoseOfUTC writes times at the edges of periods from several zones.
+func TestPeriodsAreThoseOfUTC(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		kiritimati := time.FixedZone("LINT", 14*3600)
+		newfoundland := time.FixedZone("NST", -(3*3600 + 1800))
+		for _, at := range []time.Time{
+			time.Date(2026, 11, 30, 23, 59, 59, 0, time.UTC),
+			time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
+			time.Date(2026, 12, 1, 0, 0, 0, 0, kiritimati),
+			time.Date(2026, 12, 31, 21, 0, 0, 0, newfoundland),
+			time.Date(2027, 1, 3, 23, 59, 59, 0, time.UTC), // the last Sunday of ISO year 2026
+			time.Date(2027, 1, 4, 0, 0, 0, 0, time.UTC),
+			time.Date(2028, 2, 29, 12, 30, 0, 0, kiritimati),
+		} {
+			c.Piece.Create().SetMadeAt(at).SetLocalAt(at.UTC()).SaveX(ctx)
+			w.exact(ctx, at.String())
+		}
+		c.Piece.Update().SetMadeAt(noon).SaveX(ctx)
+		w.exact(ctx, "update")
+	})
+}
+
+// TestPeriodText holds the texts of periods against their starts.
+func TestPeriodText(t *testing.T) {
+	at := time.Date(2026, 12, 3, 15, 4, 5, 0, time.FixedZone("", -9*3600)) // the 4th in UTC, a Friday
+	for period, want := range map[entcounter.Period]string{
+		entcounter.Hour: "2026-12-04T00", entcounter.Day: "2026-12-04", entcounter.Week: "2026-11-30", entcounter.Month: "2026-12",
+	} {
+		if got := period.Of(at); got != want {
+			t.Errorf("%s: %q, want %q", period, got, want)
+		}
+		start, err := period.Start(want)
+		if err != nil || period.Of(start) != want || period.Of(start.Add(-time.Microsecond)) == want {
+			t.Errorf("%s starts at %s (%v)", want, start, err)
+		}
+	}
+	if _, err := entcounter.Week.Start("2026-12-01"); err == nil {
+		t.Error("a week starts on a Tuesday")
+	}
+}
