@@ -77,8 +77,10 @@ func (d *drawer) setPiece(m *ent.PieceMutation) {
 	for range 1 + d.IntN(3) {
 		switch d.IntN(18) {
 		case 0:
+			m.ResetKind()
 			m.SetKind(pick(d, "a", "b", "c"))
 		case 1:
+			m.ResetKind()
 			m.ClearKind()
 		case 2:
 			m.SetStage(pick(d, piece.StageRaw, piece.StageCooked, piece.StageEaten))
@@ -98,14 +100,18 @@ func (d *drawer) setPiece(m *ent.PieceMutation) {
 		case 7:
 			m.SetMadeAt(d.at())
 		case 8:
+			m.ResetLocalAt()
 			m.SetLocalAt(d.at())
 		case 9:
+			m.ResetLocalAt()
 			m.ClearLocalAt()
 		case 10:
 			m.SetScheduledAt(d.at())
 		case 11:
+			m.ResetDeletedAt()
 			m.SetDeletedAt(d.at())
 		case 12:
+			m.ResetDeletedAt()
 			m.ClearDeletedAt()
 		case 13:
 			m.SetPrice(float64(d.IntN(1000)) / 100)
@@ -121,10 +127,11 @@ func (d *drawer) setPiece(m *ent.PieceMutation) {
 	}
 }
 
-func (d *drawer) newPiece() *ent.PieceCreate {
+// newPiece returns a new piece, the nth of a batch.
+func (d *drawer) newPiece(n int) *ent.PieceCreate {
 	b := d.c.Piece.Create().SetMadeAt(d.at())
 	if d.maybe(2) {
-		b.SetSerial(fmt.Sprintf("s%d", d.IntN(12)))
+		b.SetSerial(fmt.Sprintf("s%d-%d", n, d.IntN(8)))
 	}
 	if parcels := d.parcels(); len(parcels) > 0 && !d.maybe(5) {
 		b.SetParcelID(d.any(parcels))
@@ -195,9 +202,9 @@ func (d *drawer) step() (string, error) {
 			u.Set(parcel.FieldWeight, entsql.ExprFunc(func(b *entsql.Builder) { b.Ident(parcel.FieldWeight).WriteString(" + 3") }))
 		}).Exec(ctx)
 	case 20, 21, 22:
-		return "create piece", d.newPiece().Exec(ctx)
+		return "create piece", d.newPiece(0).Exec(ctx)
 	case 23:
-		return "create pieces", c.Piece.CreateBulk(d.newPiece(), d.newPiece(), d.newPiece()).Exec(ctx)
+		return "create pieces", c.Piece.CreateBulk(d.newPiece(0), d.newPiece(1), d.newPiece(2)).Exec(ctx)
 	case 24, 25:
 		u := c.Piece.Update().Where(piece.HasParcelWith(parcel.WeightLT(d.Int64N(15))))
 		d.setPiece(u.Mutation())
@@ -220,7 +227,7 @@ func (d *drawer) step() (string, error) {
 		}
 		return "delete piece", c.Piece.DeleteOneID(d.any(d.pieces())).Exec(ctx)
 	case 31, 32:
-		up := c.Piece.CreateBulk(d.newPiece(), d.newPiece()).OnConflictColumns(piece.FieldSerial)
+		up := c.Piece.CreateBulk(d.newPiece(0), d.newPiece(1)).OnConflictColumns(piece.FieldSerial)
 		if d.maybe(2) {
 			return "upsert pieces", up.UpdateNewValues().Exec(ctx)
 		}
