@@ -23,6 +23,10 @@ const (
 	lockRebuilt = "rebuilt"
 )
 
+// columnDeclaration of counter_locks has, in the rebuilt row, the declaration that the
+// counter was built by.
+const columnDeclaration = "declaration"
+
 // sqlDialect writes the statements of one dialect.
 type sqlDialect interface {
 	name() string
@@ -229,21 +233,26 @@ func readVersions(w *writer, counter string) {
 		arg(lockRebuild).sql(", ").arg(lockRebuilt).sql(") ORDER BY ").ident("operation")
 }
 
-// writeRebuilt sets the version of the rebuilt row.
-func writeRebuilt(w *writer, counter string, version int64) {
-	w.sql("UPDATE ").ident(LockTable).sql(" SET ").ident("version").sql(" = ").arg(version).sql(" WHERE ").
+// writeRebuilt sets the version of the rebuilt row and, after a rebuild of the whole
+// counter, the declaration that it was built by.
+func writeRebuilt(w *writer, counter string, version int64, declaration string) {
+	w.sql("UPDATE ").ident(LockTable).sql(" SET ").ident("version").sql(" = ").arg(version)
+	if declaration != "" {
+		w.sql(", ").ident(columnDeclaration).sql(" = ").arg(declaration)
+	}
+	w.sql(" WHERE ").
 		equals([]string{"counter_name", "operation"}, []any{counter, lockRebuilt})
 }
 
 // insertLocks writes the INSERT that createLocks consists of, but for what it
 // does with the rows that are there.
 func insertLocks(w *writer, counter string) {
-	w.sql("INSERT INTO ").ident(LockTable).sql(" (").idents("counter_name", "operation", "version").sql(") VALUES ")
+	w.sql("INSERT INTO ").ident(LockTable).sql(" (").idents("counter_name", "operation", "version", columnDeclaration).sql(") VALUES ")
 	for i, operation := range []string{lockFold, lockRebuild, lockRebuilt} {
 		if i > 0 {
 			w.sql(", ")
 		}
-		w.sql("(").arg(counter).sql(", ").arg(operation).sql(", 0)")
+		w.sql("(").arg(counter).sql(", ").arg(operation).sql(", 0, '')")
 	}
 }
 

@@ -47,7 +47,7 @@ func TestSQLText(t *testing.T) {
 				show("fold", func(w *writer) { s.fold(w, d, 5000) })
 			}
 			show("versions of rebuilds", func(w *writer) { readVersions(w, d.Name) })
-			show("rebuild done", func(w *writer) { writeRebuilt(w, d.Name, 12) })
+			show("rebuild done", func(w *writer) { writeRebuilt(w, d.Name, 12, "SELECT 1") })
 			show("rebuild", func(w *writer) { drift(w, s, d, nil, true, 50_000) })
 			show("rebuild of a scope", func(w *writer) { drift(w, s, d, []any{int64(7)}, true, 50_000) })
 			show("verify a scope, odd names", func(w *writer) { drift(w, s, oddCounter(), []any{int64(7), "new"}, false, 0) })

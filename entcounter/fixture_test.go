@@ -118,7 +118,7 @@ func tables(dialectName string, d *Definition) []string {
 		create(d.Journal, []string{w.quote("id") + " " + id}, columns(d.Key, " NOT NULL"), measures(d.deltaNames()),
 			[]string{w.quote(ColumnInsertedAt) + " " + times + " NOT NULL"}),
 		index(d.Journal, d.Key),
-		create(LockTable, []string{"counter_name varchar(64) NOT NULL", "operation varchar(16) NOT NULL", "version bigint NOT NULL",
+		create(LockTable, []string{"counter_name varchar(64) NOT NULL", "operation varchar(16) NOT NULL", "version bigint NOT NULL", "declaration varchar(2000) NOT NULL",
 			"PRIMARY KEY (counter_name, operation)"}),
 	}
 }

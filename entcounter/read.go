@@ -67,6 +67,9 @@ func (d *Definition) readFrom(ctx context.Context, drv dialect.Driver, t *Tx, sp
 			return err
 		}
 	}
+	if err := New(d, drv).Check(ctx); err != nil {
+		return err
+	}
 	var where []conjunct
 	if predicate := spec.Predicate; predicate != nil {
 		where = d.analyse(ctx, drv.Dialect(), predicate)
@@ -95,6 +98,10 @@ func (d *Definition) Source(ctx context.Context, drv dialect.Driver, selector *s
 			selector.AddError(err)
 			return
 		}
+	}
+	if err := New(d, drv).Check(ctx); err != nil {
+		selector.AddError(err)
+		return
 	}
 	var where []conjunct
 	if predicate != nil {

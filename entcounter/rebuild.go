@@ -17,8 +17,8 @@ type Rebuilt struct {
 
 // Rebuild recounts the counted rows of a scope and journals, for each key, what
 // is missing: recount − counter row − journal. The scope is a list of values for
-// the first key columns; an empty one is the whole counter. It also brings a new
-// counter up to date. Writers and folds go on meanwhile, except on SQLite, which
+// the first key columns; an empty one is the whole counter. That also builds a counter
+// that is new or differently declared, which reads refuse until then. Writers and folds go on meanwhile, except on SQLite, which
 // has one writer. At most 50,000 keys are held in memory.
 //
 // It is one transaction at REPEATABLE READ. Its first statement writes the
@@ -52,10 +52,17 @@ func (c *Handle) Rebuild(ctx context.Context, scope []any) (Rebuilt, error) {
 		if rebuilt.Keys, err = c.correct(ctx, tx, values); err != nil {
 			return err
 		}
-		return c.setRebuilt(ctx, tx, version)
+		declaration := ""
+		if len(values) == 0 {
+			declaration = c.def.declaration()
+		}
+		return c.setRebuilt(ctx, tx, version, declaration)
 	}, lockRebuild)
 	if err != nil {
 		return Rebuilt{}, c.wrap("rebuilding", err)
+	}
+	if len(values) == 0 {
+		builtKeyOf(c.drv, c.def).remember()
 	}
 	return rebuilt, nil
 }
@@ -141,9 +148,9 @@ func (c *Handle) versions(ctx context.Context, tx dialect.Tx) (rebuild, rebuilt 
 	return versions[0], versions[1], nil
 }
 
-func (c *Handle) setRebuilt(ctx context.Context, tx dialect.Tx, version int64) error {
+func (c *Handle) setRebuilt(ctx context.Context, tx dialect.Tx, version int64, declaration string) error {
 	w := newWriter(c.sql)
-	writeRebuilt(w, c.def.Name, version)
+	writeRebuilt(w, c.def.Name, version, declaration)
 	return exec(ctx, tx, w)
 }
 

@@ -74,6 +74,6 @@ func (c *Handle) DeleteScope(ctx context.Context, scope []any) error {
 		if err != nil {
 			return err
 		}
-		return c.setRebuilt(ctx, tx, rebuild)
+		return c.setRebuilt(ctx, tx, rebuild, "")
 	}, lockRebuild, lockFold))
 }

@@ -438,6 +438,8 @@ type counterTx interface {
 	// CounterTx returns the wrapper around the inner transaction, after having
 	// put it there if there was none.
 	CounterTx(wrap func(dialect.Tx) *Tx) *Tx
+	// CounterDriver returns the driver that the transaction was begun on.
+	CounterDriver() dialect.Driver
 }
 
 // transactionOf returns the wrapper of the transaction that a driver is bound to,

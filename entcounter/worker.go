@@ -81,6 +81,9 @@ func (w *Worker) loop(ctx context.Context, c *Handle) {
 	var backoff time.Duration
 	// Workers that start together spread out from the first fold on.
 	pause := rand.N(w.options.Interval)
+	if err := c.Check(ctx); err != nil && ctx.Err() == nil {
+		log.WarnContext(ctx, "counter cannot be read", "error", err)
+	}
 	for sleep(ctx, pause) == nil {
 		folded, err := c.Fold(ctx, WithBatch(w.options.Batch))
 		switch {

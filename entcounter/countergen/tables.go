@@ -159,6 +159,7 @@ const (
 	keyIndexSuffix = "_by_key"
 	counterNameLen = 64
 	operationLen   = 16
+	declarationLen = 2000
 )
 
 // migrateTables returns the tables that keep the counters.
@@ -173,10 +174,11 @@ func migrateTables(counters []*counter, tables []*schema.Table) []*schema.Table 
 		all = append(all, counterTable, journal)
 	}
 	locks := schema.NewTable(entcounter.LockTable).
-		SetComment("One row for each counter and operation. Whoever folds or rebuilds a counter writes its row first.").
+		SetComment("One row for each counter and operation. Whoever folds or rebuilds a counter writes its row first. The rebuilt row has the declaration that the counter was built by.").
 		AddPrimary(&schema.Column{Name: "counter_name", Type: field.TypeString, Size: counterNameLen}).
 		AddPrimary(&schema.Column{Name: "operation", Type: field.TypeString, Size: operationLen}).
-		AddColumn(&schema.Column{Name: "version", Type: field.TypeInt64})
+		AddColumn(&schema.Column{Name: "version", Type: field.TypeInt64}).
+		AddColumn(&schema.Column{Name: "declaration", Type: field.TypeString, Size: declarationLen})
 	return append(all, locks)
 }
 

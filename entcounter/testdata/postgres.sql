@@ -3,7 +3,7 @@ UPDATE "counter_locks" SET "version" = "version" + 1 WHERE "counter_name" = $1 A
 -- [File fold]
 
 -- missing lock rows
-INSERT INTO "counter_locks" ("counter_name", "operation", "version") VALUES ($1, $2, 0), ($3, $4, 0), ($5, $6, 0) ON CONFLICT DO NOTHING
+INSERT INTO "counter_locks" ("counter_name", "operation", "version", "declaration") VALUES ($1, $2, 0, ''), ($3, $4, 0, ''), ($5, $6, 0, '') ON CONFLICT DO NOTHING
 -- [File fold File rebuild File rebuilt]
 
 -- fold
@@ -15,8 +15,8 @@ SELECT "version" FROM "counter_locks" WHERE "counter_name" = $1 AND "operation" 
 -- [File rebuild rebuilt]
 
 -- rebuild done
-UPDATE "counter_locks" SET "version" = $1 WHERE "counter_name" = $2 AND "operation" = $3
--- [12 File rebuilt]
+UPDATE "counter_locks" SET "version" = $1, "declaration" = $2 WHERE "counter_name" = $3 AND "operation" = $4
+-- [12 SELECT 1 File rebuilt]
 
 -- rebuild
 SELECT "k0", "k1", CAST(SUM("r0" - "c0") AS BIGINT), CAST(SUM("r1" - "c1") AS BIGINT) FROM (SELECT "t0"."dataset_id" AS "k0", "t0"."status" AS "k1", COUNT(*) AS "r0", COALESCE(SUM("t0"."size"), 0) AS "r1", 0 AS "c0", 0 AS "c1" FROM "files" AS "t0" WHERE "t0"."dataset_id" IS NOT NULL AND "t0"."status" IS NOT NULL GROUP BY 1, 2 UNION ALL SELECT "dataset_id" AS "k0", "status" AS "k1", 0 AS "r0", 0 AS "r1", "count" AS "c0", "bytes" AS "c1" FROM "file_counters" UNION ALL SELECT "dataset_id" AS "k0", "status" AS "k1", 0 AS "r0", 0 AS "r1", "count_delta" AS "c0", "bytes_delta" AS "c1" FROM "file_counter_journal") AS "t" GROUP BY "k0", "k1" HAVING SUM("c0") <> SUM("r0") OR SUM("c1") <> SUM("r1") LIMIT 50000

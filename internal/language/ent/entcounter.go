@@ -55,6 +55,20 @@ func (tx *txDriver) CounterTx(wrap func(dialect.Tx) *entcounter.Tx) *entcounter.
 	return wrapped
 }
 
+// CounterDriver returns the driver that the transaction was begun on.
+func (tx *txDriver) CounterDriver() dialect.Driver { return tx.drv }
+
+// CheckCounters reports which counters cannot be read, for a program that starts:
+// those that are not built, or were built by another declaration. See
+// [entcounter.Handle.Check].
+func (c *Client) CheckCounters(ctx context.Context) error {
+	var errs []error
+	for _, h := range c.Counters() {
+		errs = append(errs, h.Check(ctx))
+	}
+	return errors.Join(errs...)
+}
+
 func (c *TermCountersClient) definition() *entcounter.Definition {
 	return sqlgraph.CounterSchema.Counter("Term")
 }

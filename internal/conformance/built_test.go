@@ -1,0 +1,167 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"entgo.io/ent/dialect"
+	"github.com/entcounter/entcounter/ent"
+	"github.com/entcounter/entcounter/ent/file"
+	"github.com/entcounter/entcounter/ent/filecounters"
+	"github.com/entcounter/entcounter/entcounter"
+	"github.com/entcounter/entcounter/internal/testdb"
+)
+
+// old inserts files as a program without counters does.
+func (w *world) old(ctx context.Context, n int) {
+	w.Helper()
+	d := w.client.Dataset.Create().SetName(fmt.Sprint("old ", n)).SaveX(ctx)
+	numbers := "SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < %d"
+	with := "WITH RECURSIVE numbers AS (" + numbers + ") "
+	insert := "INSERT INTO `files` (`path`, `status`, `size`, `dataset_id`) "
+	rows := "SELECT %s, 'New', 1, %d FROM numbers"
+	name := "CAST(n AS CHAR)"
+	if w.db.Dialect != dialect.MySQL {
+		name = "CAST(n AS TEXT)"
+	}
+	query := fmt.Sprintf(with+insert+rows, n, name, d.ID)
+	if w.db.Dialect == dialect.MySQL {
+		query = fmt.Sprintf(insert+with+rows, n, name, d.ID)
+	}
+	conn, err := w.oracle.Conn(ctx)
+	no(w, err)
+	defer func() { _ = conn.Close() }()
+	switch w.db.Kind {
+	case testdb.MySQL:
+		_, err = conn.ExecContext(ctx, "SET SESSION cte_max_recursion_depth = 100000")
+	case testdb.MariaDB:
+		_, err = conn.ExecContext(ctx, "SET SESSION max_recursive_iterations = 100000")
+	}
+	no(w, err)
+	_, err = conn.ExecContext(ctx, w.quoted(query))
+	no(w, err)
+}
+
+// another returns a client that knows nothing of what the first one has found out.
+func (w *world) another() *ent.Client {
+	return ent.NewClient(ent.Driver(entDriver(w.db.Dialect, w.db.DB(w))))
+}
+
+// reads reads a counter in each of the ways there are.
+func reads(ctx context.Context, c *ent.Client) map[string]error {
+	errs := make(map[string]error)
+	_, errs["Read"] = c.FileCounters.Read(ctx, filecounters.Key{DatasetID: 1, Status: file.StatusNew})
+	_, errs["Total"] = c.FileCounters.Total(ctx, filecounters.Scope{})
+	_, errs["Query"] = c.FileCounters.Query().All(ctx)
+	_, errs["Count"] = c.FileCounters.Query().Count(ctx)
+	_, errs["GroupBy"] = c.FileCounters.Query().GroupBy(filecounters.FieldStatus).Aggregate(ent.Sum(filecounters.FieldCount)).Strings(ctx)
+	errs["CheckCounters"] = c.CheckCounters(ctx)
+	return errs
+}
+
+// TestCounterOfATableInUse adds a counter to a table with more rows than a read
+// counts by itself.
+func TestCounterOfATableInUse(t *testing.T) {
+	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
+		w, ctx := newWorld(t, db, params), t.Context()
+		w.old(ctx, 10_001)
+		for name, err := range reads(ctx, w.client) {
+			if name != "GroupBy" && !errors.Is(err, entcounter.ErrNotBuilt) {
+				t.Errorf("%s of a counter that is not built: %v", name, err)
+			}
+			if name == "GroupBy" && err == nil {
+				t.Error("a counter that is not built is grouped")
+			}
+		}
+		tx, err := w.client.Tx(ctx)
+		no(t, err)
+		if _, err := tx.FileCounters.Total(ctx, filecounters.Scope{}); !errors.Is(err, entcounter.ErrNotBuilt) {
+			t.Errorf("in a transaction: %v", err)
+		}
+		no(t, tx.Rollback())
+		// New code writes already.
+		w.client.File.Create().SetPath("new").SetSize(1).SetDataset(w.client.Dataset.Query().OnlyX(ctx)).ExecX(ctx)
+		d := w.client.Dataset.Query().OnlyIDX(ctx)
+		_, err = w.client.FileCounters.Rebuild(ctx, filecounters.Scope{DatasetID: &d})
+		no(t, err)
+		if err := w.client.CheckCounters(ctx); !errors.Is(err, entcounter.ErrNotBuilt) {
+			t.Errorf("after a rebuild of one scope: %v", err)
+		}
+		_, err = w.client.FileCounters.Rebuild(ctx, filecounters.Scope{})
+		no(t, err)
+		for _, c := range []*ent.Client{w.client, w.another()} {
+			no(t, c.CheckCounters(ctx))
+			total, err := c.FileCounters.Total(ctx, filecounters.Scope{})
+			no(t, err)
+			if total.Count != 10_002 {
+				t.Errorf("%d files, want 10002", total.Count)
+			}
+		}
+	})
+}
+
+// TestCounterOfFewRows adds a counter to a table whose rows are counted at once.
+func TestCounterOfFewRows(t *testing.T) {
+	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
+		w, ctx := newWorld(t, db, params), t.Context()
+		w.old(ctx, 100)
+		tx, err := w.client.Tx(ctx)
+		no(t, err)
+		// A transaction cannot begin the one that a rebuild needs.
+		if _, err := tx.FileCounters.Total(ctx, filecounters.Scope{}); !errors.Is(err, entcounter.ErrNotBuilt) {
+			t.Errorf("in a transaction: %v", err)
+		}
+		no(t, tx.Rollback())
+		total, err := w.client.FileCounters.Total(ctx, filecounters.Scope{})
+		no(t, err)
+		if total.Count != 100 {
+			t.Errorf("%d files, want 100", total.Count)
+		}
+		no(t, w.another().CheckCounters(ctx))
+		no(t, w.check(ctx))
+	})
+}
+
+// TestCounterOfNewTables reads in a transaction what nobody has built or read before.
+func TestCounterOfNewTables(t *testing.T) {
+	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
+		w, ctx := newWorld(t, db, params), t.Context()
+		tx, err := w.client.Tx(ctx)
+		no(t, err)
+		d := tx.Dataset.Create().SetName("d").SaveX(ctx)
+		tx.File.Create().SetPath("f").SetSize(1).SetDataset(d).ExecX(ctx)
+		n, err := tx.FileCounters.Read(ctx, filecounters.Key{DatasetID: d.ID, Status: file.StatusNew})
+		no(t, err)
+		if n.Count != 1 {
+			t.Errorf("%d files, want 1", n.Count)
+		}
+		no(t, tx.Commit())
+		no(t, w.check(ctx))
+	})
+}
+
+// TestChangedDeclaration reads a counter that another declaration has built.
+func TestChangedDeclaration(t *testing.T) {
+	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
+		w, ctx := newWorld(t, db, params), t.Context()
+		w.old(ctx, 10)
+		no(t, w.client.CheckCounters(ctx))
+		_, err := w.oracle.ExecContext(ctx, w.quoted("UPDATE `counter_locks` SET `declaration` = 'SELECT another' WHERE `operation` = 'rebuilt'"))
+		no(t, err)
+		c := w.another()
+		for name, err := range reads(ctx, c) {
+			if name != "GroupBy" && !errors.Is(err, entcounter.ErrDeclarationChanged) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if name == "GroupBy" && err == nil {
+				t.Error("a counter of another declaration is grouped")
+			}
+		}
+		_, err = c.FileCounters.Rebuild(ctx, filecounters.Scope{})
+		no(t, err)
+		no(t, c.CheckCounters(ctx))
+		no(t, w.another().CheckCounters(ctx))
+	})
+}
