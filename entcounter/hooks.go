@@ -60,11 +60,11 @@ func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlg
 	})
 }
 
-// concerns reports whether a create changes a counter or draws a number, or would
-// move numbered rows.
+// concerns reports whether a create changes a counter or draws a number, or is to be
+// refused because of a sequence.
 func (s *Schema) concerns(n *sqlgraph.CreateSpec) bool {
 	return len(s.counted(n.Table)) > 0 || s.countedEdges(n.Edges) ||
-		len(s.numbered(n.Table)) > 0 || s.keepsScopes(n.Edges) != nil
+		len(s.numbered(n.Table)) > 0 || s.addsNumbered(n.Edges) != nil
 }
 
 // UpdateNode updates one row, like sqlgraph.UpdateNode.
@@ -260,7 +260,7 @@ func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 	counters := m.schema.counted(nodes[0].Table)
 	joins := false
 	for _, n := range nodes {
-		if err := m.schema.keepsScopes(n.Edges); err != nil {
+		if err := m.schema.addsNumbered(n.Edges); err != nil {
 			return err
 		}
 		for _, e := range n.Edges {

@@ -91,10 +91,8 @@ func (s *Schema) keepsNumbers(dialectName string, spec *sqlgraph.UpdateSpec) err
 	if len(s.Sequences) == 0 {
 		return nil
 	}
-	for _, edges := range [][]*sqlgraph.EdgeSpec{spec.Edges.Add, spec.Edges.Clear} {
-		if err := s.keepsScopes(edges); err != nil {
-			return err
-		}
+	if err := cmp.Or(s.addsNumbered(spec.Edges.Add), s.keepsScopes(spec.Edges.Clear)); err != nil {
+		return err
 	}
 	sequences := s.numbered(spec.Node.Table)
 	if len(sequences) == 0 {
@@ -112,6 +110,20 @@ func (s *Schema) keepsNumbers(dialectName string, spec *sqlgraph.UpdateSpec) err
 		}
 	}
 	return nil
+}
+
+// addsNumbered returns an error if edges added to a row would make numbered rows of
+// a join table, or move numbered rows into another scope.
+func (s *Schema) addsNumbered(edges []*sqlgraph.EdgeSpec) error {
+	for _, e := range edges {
+		if e.Rel != sqlgraph.M2M {
+			continue
+		}
+		if numbered := s.numbered(e.Table); len(numbered) > 0 {
+			return fmt.Errorf("entcounter: sequence %s: rows that adding an edge makes get no number: create them by the client of their own type: %w", numbered[0].Name, errors.ErrUnsupported)
+		}
+	}
+	return s.keepsScopes(edges)
 }
 
 // keepsScopes returns an error if edges set from the other side would move numbered

@@ -47,7 +47,7 @@ func TestCreate(t *testing.T) {
 		// Numbers of deleted rows do not come again.
 		w.client.Task.DeleteOne(created).ExecX(ctx)
 		w.mustCreate(w.client, p[0], "y", 9)
-		w.counted()
+		w.counted(taskcounters.Scope{})
 	})
 }
 
@@ -437,6 +437,44 @@ func TestUnscoped(t *testing.T) {
 		if got := w.ints("SELECT `serial` FROM `invoices` ORDER BY `serial`"); !slices.Equal(got, []int{1000, 1001, 1002, 1003, 1004}) {
 			t.Errorf("serials %v", got)
 		}
+	})
+}
+
+// A numbered edge schema, whose id is two columns.
+func TestEdgeSchema(t *testing.T) {
+	onEach(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		p := w.projects(1)[0]
+		var tasks []*ent.Task
+		for i := range 2 {
+			tasks = append(tasks, w.client.Task.Create().SetProjectID(p).SetTitle(fmt.Sprint(i)).SaveX(ctx))
+		}
+		tags := w.client.Tag.MapCreateBulk(make([]struct{}, 3), func(c *ent.TagCreate, i int) { c.SetName(fmt.Sprint(i)) }).SaveX(ctx)
+		for i, tag := range tags {
+			for j, task := range tasks {
+				if i > j {
+					if tg := w.client.Tagging.Create().SetTask(task).SetTag(tag).SaveX(ctx); tg.Place != i-j {
+						t.Errorf("tag %d of task %d has the place %d", i, j, tg.Place)
+					}
+				}
+			}
+		}
+		w.no(tasks[0].Update().RemoveTags(tags[1]).Exec(ctx))
+		if tg := w.client.Tagging.Create().SetTask(tasks[0]).SetTag(tags[1]).SaveX(ctx); tg.Place != 3 {
+			t.Errorf("the tag that comes again has the place %d", tg.Place)
+		}
+		for name, add := range map[string]func() error{
+			"update": func() error { return tasks[1].Update().AddTags(tags[0]).Exec(ctx) },
+			"create": func() error {
+				return w.client.Task.Create().SetProjectID(p).SetTitle("x").AddTags(tags...).Exec(ctx)
+			},
+			"other side": func() error { return w.client.Tag.Create().SetName("x").AddTasks(tasks...).Exec(ctx) },
+		} {
+			if err := add(); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "rows that adding an edge makes get no number") {
+				t.Errorf("%s: error %v", name, err)
+			}
+		}
+		w.consecutive(p)
 	})
 }
 

@@ -158,14 +158,14 @@ func (w *world) consecutive(projects ...int) {
 		if len(next) == 1 && next[0] != len(numbers)+1 && (next[0] != 0 || len(numbers) > 0) {
 			w.Fatalf("the next number of project %d is %d, after %s", p, next[0], brief(numbers))
 		}
+		w.counted(taskcounters.Scope{ProjectID: &p})
 	}
-	w.counted()
 }
 
-// counted fails the test unless the counter is exact.
-func (w *world) counted() {
+// counted fails the test unless the counter is exact within a scope.
+func (w *world) counted(scope taskcounters.Scope) {
 	w.Helper()
-	for drift, err := range w.client.TaskCounters.Verify(context.Background(), taskcounters.Scope{}) {
+	for drift, err := range w.client.TaskCounters.Verify(context.Background(), scope) {
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -20,6 +20,8 @@ import (
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/numberednote"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/project"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/room"
+	"github.com/entcounter/entcounter/internal/sequencetest/ent/tag"
+	"github.com/entcounter/entcounter/internal/sequencetest/ent/tagging"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/task"
 
 	stdsql "database/sql"
@@ -42,6 +44,10 @@ type Client struct {
 	Project *ProjectClient
 	// Room is the client for interacting with the Room builders.
 	Room *RoomClient
+	// Tag is the client for interacting with the Tag builders.
+	Tag *TagClient
+	// Tagging is the client for interacting with the Tagging builders.
+	Tagging *TaggingClient
 	// Task is the client for interacting with the Task builders.
 	Task *TaskClient
 }
@@ -61,6 +67,8 @@ func (c *Client) init() {
 	c.NumberedNote = NewNumberedNoteClient(c.config)
 	c.Project = NewProjectClient(c.config)
 	c.Room = NewRoomClient(c.config)
+	c.Tag = NewTagClient(c.config)
+	c.Tagging = NewTaggingClient(c.config)
 	c.Task = NewTaskClient(c.config)
 }
 
@@ -160,6 +168,8 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		NumberedNote: NewNumberedNoteClient(cfg),
 		Project:      NewProjectClient(cfg),
 		Room:         NewRoomClient(cfg),
+		Tag:          NewTagClient(cfg),
+		Tagging:      NewTaggingClient(cfg),
 		Task:         NewTaskClient(cfg),
 	}, nil
 }
@@ -186,6 +196,8 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		NumberedNote: NewNumberedNoteClient(cfg),
 		Project:      NewProjectClient(cfg),
 		Room:         NewRoomClient(cfg),
+		Tag:          NewTagClient(cfg),
+		Tagging:      NewTaggingClient(cfg),
 		Task:         NewTaskClient(cfg),
 	}, nil
 }
@@ -216,7 +228,7 @@ func (c *Client) Close() error {
 // In order to add hooks to a specific client, call: `client.Node.Use(...)`.
 func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
-		c.Invoice, c.Note, c.NumberedNote, c.Project, c.Room, c.Task,
+		c.Invoice, c.Note, c.NumberedNote, c.Project, c.Room, c.Tag, c.Tagging, c.Task,
 	} {
 		n.Use(hooks...)
 	}
@@ -226,7 +238,8 @@ func (c *Client) Use(hooks ...Hook) {
 // In order to add interceptors to a specific client, call: `client.Node.Intercept(...)`.
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
-		c.TaskCounters, c.Invoice, c.Note, c.NumberedNote, c.Project, c.Room, c.Task,
+		c.TaskCounters, c.Invoice, c.Note, c.NumberedNote, c.Project, c.Room, c.Tag,
+		c.Tagging, c.Task,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -245,6 +258,10 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Project.mutate(ctx, m)
 	case *RoomMutation:
 		return c.Room.mutate(ctx, m)
+	case *TagMutation:
+		return c.Tag.mutate(ctx, m)
+	case *TaggingMutation:
+		return c.Tagging.mutate(ctx, m)
 	case *TaskMutation:
 		return c.Task.mutate(ctx, m)
 	default:
@@ -963,6 +980,287 @@ func (c *RoomClient) mutate(ctx context.Context, m *RoomMutation) (Value, error)
 	}
 }
 
+// TagClient is a client for the Tag schema.
+type TagClient struct {
+	config
+}
+
+// NewTagClient returns a client for the Tag from the given config.
+func NewTagClient(c config) *TagClient {
+	return &TagClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `tag.Hooks(f(g(h())))`.
+func (c *TagClient) Use(hooks ...Hook) {
+	c.hooks.Tag = append(c.hooks.Tag, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `tag.Intercept(f(g(h())))`.
+func (c *TagClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Tag = append(c.inters.Tag, interceptors...)
+}
+
+// Create returns a builder for creating a Tag entity.
+func (c *TagClient) Create() *TagCreate {
+	mutation := newTagMutation(c.config, OpCreate)
+	return &TagCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Tag entities.
+func (c *TagClient) CreateBulk(builders ...*TagCreate) *TagCreateBulk {
+	return &TagCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *TagClient) MapCreateBulk(slice any, setFunc func(*TagCreate, int)) *TagCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &TagCreateBulk{err: fmt.Errorf("calling to TagClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*TagCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &TagCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Tag.
+func (c *TagClient) Update() *TagUpdate {
+	mutation := newTagMutation(c.config, OpUpdate)
+	return &TagUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *TagClient) UpdateOne(_m *Tag) *TagUpdateOne {
+	mutation := newTagMutation(c.config, OpUpdateOne, withTag(_m))
+	return &TagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *TagClient) UpdateOneID(id int) *TagUpdateOne {
+	mutation := newTagMutation(c.config, OpUpdateOne, withTagID(id))
+	return &TagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Tag.
+func (c *TagClient) Delete() *TagDelete {
+	mutation := newTagMutation(c.config, OpDelete)
+	return &TagDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *TagClient) DeleteOne(_m *Tag) *TagDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *TagClient) DeleteOneID(id int) *TagDeleteOne {
+	builder := c.Delete().Where(tag.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &TagDeleteOne{builder}
+}
+
+// Query returns a query builder for Tag.
+func (c *TagClient) Query() *TagQuery {
+	return &TagQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeTag},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Tag entity by its id.
+func (c *TagClient) Get(ctx context.Context, id int) (*Tag, error) {
+	return c.Query().Where(tag.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *TagClient) GetX(ctx context.Context, id int) *Tag {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryTasks queries the tasks edge of a Tag.
+func (c *TagClient) QueryTasks(_m *Tag) *TaskQuery {
+	query := (&TaskClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(tag.Table, tag.FieldID, id),
+			sqlgraph.To(task.Table, task.FieldID),
+			sqlgraph.Edge(sqlgraph.M2M, true, tag.TasksTable, tag.TasksPrimaryKey...),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// QueryTaggings queries the taggings edge of a Tag.
+func (c *TagClient) QueryTaggings(_m *Tag) *TaggingQuery {
+	query := (&TaggingClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(tag.Table, tag.FieldID, id),
+			sqlgraph.To(tagging.Table, tagging.TagColumn),
+			sqlgraph.Edge(sqlgraph.O2M, true, tag.TaggingsTable, tag.TaggingsColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *TagClient) Hooks() []Hook {
+	return c.hooks.Tag
+}
+
+// Interceptors returns the client interceptors.
+func (c *TagClient) Interceptors() []Interceptor {
+	return c.inters.Tag
+}
+
+func (c *TagClient) mutate(ctx context.Context, m *TagMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&TagCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&TagUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&TagUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&TagDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Tag mutation op: %q", m.Op())
+	}
+}
+
+// TaggingClient is a client for the Tagging schema.
+type TaggingClient struct {
+	config
+}
+
+// NewTaggingClient returns a client for the Tagging from the given config.
+func NewTaggingClient(c config) *TaggingClient {
+	return &TaggingClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `tagging.Hooks(f(g(h())))`.
+func (c *TaggingClient) Use(hooks ...Hook) {
+	c.hooks.Tagging = append(c.hooks.Tagging, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `tagging.Intercept(f(g(h())))`.
+func (c *TaggingClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Tagging = append(c.inters.Tagging, interceptors...)
+}
+
+// Create returns a builder for creating a Tagging entity.
+func (c *TaggingClient) Create() *TaggingCreate {
+	mutation := newTaggingMutation(c.config, OpCreate)
+	return &TaggingCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Tagging entities.
+func (c *TaggingClient) CreateBulk(builders ...*TaggingCreate) *TaggingCreateBulk {
+	return &TaggingCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *TaggingClient) MapCreateBulk(slice any, setFunc func(*TaggingCreate, int)) *TaggingCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &TaggingCreateBulk{err: fmt.Errorf("calling to TaggingClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*TaggingCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &TaggingCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Tagging.
+func (c *TaggingClient) Update() *TaggingUpdate {
+	mutation := newTaggingMutation(c.config, OpUpdate)
+	return &TaggingUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *TaggingClient) UpdateOne(_m *Tagging) *TaggingUpdateOne {
+	mutation := newTaggingMutation(c.config, OpUpdateOne)
+	mutation.task = &_m.TaskID
+	mutation.tag = &_m.TagID
+	return &TaggingUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Tagging.
+func (c *TaggingClient) Delete() *TaggingDelete {
+	mutation := newTaggingMutation(c.config, OpDelete)
+	return &TaggingDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Query returns a query builder for Tagging.
+func (c *TaggingClient) Query() *TaggingQuery {
+	return &TaggingQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeTagging},
+		inters: c.Interceptors(),
+	}
+}
+
+// QueryTask queries the task edge of a Tagging.
+func (c *TaggingClient) QueryTask(_m *Tagging) *TaskQuery {
+	return c.Query().
+		Where(tagging.TaskID(_m.TaskID), tagging.TagID(_m.TagID)).
+		QueryTask()
+}
+
+// QueryTag queries the tag edge of a Tagging.
+func (c *TaggingClient) QueryTag(_m *Tagging) *TagQuery {
+	return c.Query().
+		Where(tagging.TaskID(_m.TaskID), tagging.TagID(_m.TagID)).
+		QueryTag()
+}
+
+// Hooks returns the client hooks.
+func (c *TaggingClient) Hooks() []Hook {
+	return c.hooks.Tagging
+}
+
+// Interceptors returns the client interceptors.
+func (c *TaggingClient) Interceptors() []Interceptor {
+	return c.inters.Tagging
+}
+
+func (c *TaggingClient) mutate(ctx context.Context, m *TaggingMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&TaggingCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&TaggingUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&TaggingUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&TaggingDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Tagging mutation op: %q", m.Op())
+	}
+}
+
 // TaskClient is a client for the Task schema.
 type TaskClient struct {
 	config
@@ -1119,6 +1417,38 @@ func (c *TaskClient) QuerySubtasks(_m *Task) *TaskQuery {
 	return query
 }
 
+// QueryTags queries the tags edge of a Task.
+func (c *TaskClient) QueryTags(_m *Task) *TagQuery {
+	query := (&TagClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(task.Table, task.FieldID, id),
+			sqlgraph.To(tag.Table, tag.FieldID),
+			sqlgraph.Edge(sqlgraph.M2M, false, task.TagsTable, task.TagsPrimaryKey...),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// QueryTaggings queries the taggings edge of a Task.
+func (c *TaskClient) QueryTaggings(_m *Task) *TaggingQuery {
+	query := (&TaggingClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(task.Table, task.FieldID, id),
+			sqlgraph.To(tagging.Table, tagging.TaskColumn),
+			sqlgraph.Edge(sqlgraph.O2M, true, task.TaggingsTable, task.TaggingsColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
 // Hooks returns the client hooks.
 func (c *TaskClient) Hooks() []Hook {
 	return c.hooks.Task
@@ -1147,10 +1477,11 @@ func (c *TaskClient) mutate(ctx context.Context, m *TaskMutation) (Value, error)
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		Invoice, Note, NumberedNote, Project, Room, Task []ent.Hook
+		Invoice, Note, NumberedNote, Project, Room, Tag, Tagging, Task []ent.Hook
 	}
 	inters struct {
-		TaskCounters, Invoice, Note, NumberedNote, Project, Room, Task []ent.Interceptor
+		TaskCounters, Invoice, Note, NumberedNote, Project, Room, Tag, Tagging,
+		Task []ent.Interceptor
 	}
 )
 

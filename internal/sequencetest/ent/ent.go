@@ -17,6 +17,8 @@ import (
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/numberednote"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/project"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/room"
+	"github.com/entcounter/entcounter/internal/sequencetest/ent/tag"
+	"github.com/entcounter/entcounter/internal/sequencetest/ent/tagging"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/task"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/taskcounters"
 )
@@ -85,6 +87,8 @@ func checkColumn(t, c string) error {
 			numberednote.Table: numberednote.ValidColumn,
 			project.Table:      project.ValidColumn,
 			room.Table:         room.ValidColumn,
+			tag.Table:          tag.ValidColumn,
+			tagging.Table:      tagging.ValidColumn,
 			task.Table:         task.ValidColumn,
 		})
 	})

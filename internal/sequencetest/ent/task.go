@@ -40,9 +40,13 @@ type TaskEdges struct {
 	Parent *Task `json:"parent,omitempty"`
 	// Subtasks holds the value of the subtasks edge.
 	Subtasks []*Task `json:"subtasks,omitempty"`
+	// Tags holds the value of the tags edge.
+	Tags []*Tag `json:"tags,omitempty"`
+	// Taggings holds the value of the taggings edge.
+	Taggings []*Tagging `json:"taggings,omitempty"`
 	// loadedTypes holds the information for reporting if a
 	// type was loaded (or requested) in eager-loading or not.
-	loadedTypes [3]bool
+	loadedTypes [5]bool
 }
 
 // ProjectOrErr returns the Project value or an error if the edge
@@ -74,6 +78,24 @@ func (e TaskEdges) SubtasksOrErr() ([]*Task, error) {
 		return e.Subtasks, nil
 	}
 	return nil, &NotLoadedError{edge: "subtasks"}
+}
+
+// TagsOrErr returns the Tags value or an error if the edge
+// was not loaded in eager-loading.
+func (e TaskEdges) TagsOrErr() ([]*Tag, error) {
+	if e.loadedTypes[3] {
+		return e.Tags, nil
+	}
+	return nil, &NotLoadedError{edge: "tags"}
+}
+
+// TaggingsOrErr returns the Taggings value or an error if the edge
+// was not loaded in eager-loading.
+func (e TaskEdges) TaggingsOrErr() ([]*Tagging, error) {
+	if e.loadedTypes[4] {
+		return e.Taggings, nil
+	}
+	return nil, &NotLoadedError{edge: "taggings"}
 }
 
 // scanValues returns the types for scanning values from sql.Rows.
@@ -167,6 +189,16 @@ func (_m *Task) QueryParent() *TaskQuery {
 // QuerySubtasks queries the "subtasks" edge of the Task entity.
 func (_m *Task) QuerySubtasks() *TaskQuery {
 	return NewTaskClient(_m.config).QuerySubtasks(_m)
+}
+
+// QueryTags queries the "tags" edge of the Task entity.
+func (_m *Task) QueryTags() *TagQuery {
+	return NewTaskClient(_m.config).QueryTags(_m)
+}
+
+// QueryTaggings queries the "taggings" edge of the Task entity.
+func (_m *Task) QueryTaggings() *TaggingQuery {
+	return NewTaskClient(_m.config).QueryTaggings(_m)
 }
 
 // Update returns a builder for updating this Task.

@@ -12,6 +12,7 @@ import (
 	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/internal/sqlgraph"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/project"
+	"github.com/entcounter/entcounter/internal/sequencetest/ent/tag"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/task"
 )
 
@@ -100,6 +101,21 @@ func (_c *TaskCreate) AddSubtasks(v ...*Task) *TaskCreate {
 		ids[i] = v[i].ID
 	}
 	return _c.AddSubtaskIDs(ids...)
+}
+
+// AddTagIDs adds the "tags" edge to the Tag entity by IDs.
+func (_c *TaskCreate) AddTagIDs(ids ...int) *TaskCreate {
+	_c.mutation.AddTagIDs(ids...)
+	return _c
+}
+
+// AddTags adds the "tags" edges to the Tag entity.
+func (_c *TaskCreate) AddTags(v ...*Tag) *TaskCreate {
+	ids := make([]int, len(v))
+	for i := range v {
+		ids[i] = v[i].ID
+	}
+	return _c.AddTagIDs(ids...)
 }
 
 // Mutation returns the TaskMutation object of the builder.
@@ -247,6 +263,22 @@ func (_c *TaskCreate) createSpec() (*Task, *sqlgraph.CreateSpec) {
 			Bidi:    false,
 			Target: &sqlgraph.EdgeTarget{
 				IDSpec: sqlgraph.NewFieldSpec(task.FieldID, field.TypeInt),
+			},
+		}
+		for _, k := range nodes {
+			edge.Target.Nodes = append(edge.Target.Nodes, k)
+		}
+		_spec.Edges = append(_spec.Edges, edge)
+	}
+	if nodes := _c.mutation.TagsIDs(); len(nodes) > 0 {
+		edge := &sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.M2M,
+			Inverse: false,
+			Table:   task.TagsTable,
+			Columns: task.TagsPrimaryKey,
+			Bidi:    false,
+			Target: &sqlgraph.EdgeTarget{
+				IDSpec: sqlgraph.NewFieldSpec(tag.FieldID, field.TypeInt),
 			},
 		}
 		for _, k := range nodes {

@@ -14,6 +14,8 @@ import (
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/internal/sqlgraph"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/predicate"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/project"
+	"github.com/entcounter/entcounter/internal/sequencetest/ent/tag"
+	"github.com/entcounter/entcounter/internal/sequencetest/ent/tagging"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/task"
 )
 
@@ -27,6 +29,8 @@ type TaskQuery struct {
 	withProject  *ProjectQuery
 	withParent   *TaskQuery
 	withSubtasks *TaskQuery
+	withTags     *TagQuery
+	withTaggings *TaggingQuery
 	withFKs      bool
 	modifiers    []func(*sql.Selector)
 	// intermediate query (i.e. traversal path).
@@ -124,6 +128,50 @@ func (_q *TaskQuery) QuerySubtasks() *TaskQuery {
 			sqlgraph.From(task.Table, task.FieldID, selector),
 			sqlgraph.To(task.Table, task.FieldID),
 			sqlgraph.Edge(sqlgraph.O2M, false, task.SubtasksTable, task.SubtasksColumn),
+		)
+		fromU = sqlgraph.SetNeighbors(_q.driver.Dialect(), step)
+		return fromU, nil
+	}
+	return query
+}
+
+// QueryTags chains the current query on the "tags" edge.
+func (_q *TaskQuery) QueryTags() *TagQuery {
+	query := (&TagClient{config: _q.config}).Query()
+	query.path = func(ctx context.Context) (fromU *sql.Selector, err error) {
+		if err := _q.prepareQuery(ctx); err != nil {
+			return nil, err
+		}
+		selector := _q.sqlQuery(ctx)
+		if err := selector.Err(); err != nil {
+			return nil, err
+		}
+		step := sqlgraph.NewStep(
+			sqlgraph.From(task.Table, task.FieldID, selector),
+			sqlgraph.To(tag.Table, tag.FieldID),
+			sqlgraph.Edge(sqlgraph.M2M, false, task.TagsTable, task.TagsPrimaryKey...),
+		)
+		fromU = sqlgraph.SetNeighbors(_q.driver.Dialect(), step)
+		return fromU, nil
+	}
+	return query
+}
+
+// QueryTaggings chains the current query on the "taggings" edge.
+func (_q *TaskQuery) QueryTaggings() *TaggingQuery {
+	query := (&TaggingClient{config: _q.config}).Query()
+	query.path = func(ctx context.Context) (fromU *sql.Selector, err error) {
+		if err := _q.prepareQuery(ctx); err != nil {
+			return nil, err
+		}
+		selector := _q.sqlQuery(ctx)
+		if err := selector.Err(); err != nil {
+			return nil, err
+		}
+		step := sqlgraph.NewStep(
+			sqlgraph.From(task.Table, task.FieldID, selector),
+			sqlgraph.To(tagging.Table, tagging.TaskColumn),
+			sqlgraph.Edge(sqlgraph.O2M, true, task.TaggingsTable, task.TaggingsColumn),
 		)
 		fromU = sqlgraph.SetNeighbors(_q.driver.Dialect(), step)
 		return fromU, nil
@@ -326,6 +374,8 @@ func (_q *TaskQuery) Clone() *TaskQuery {
 		withProject:  _q.withProject.Clone(),
 		withParent:   _q.withParent.Clone(),
 		withSubtasks: _q.withSubtasks.Clone(),
+		withTags:     _q.withTags.Clone(),
+		withTaggings: _q.withTaggings.Clone(),
 		// clone intermediate query.
 		sql:       _q.sql.Clone(),
 		path:      _q.path,
@@ -363,6 +413,28 @@ func (_q *TaskQuery) WithSubtasks(opts ...func(*TaskQuery)) *TaskQuery {
 		opt(query)
 	}
 	_q.withSubtasks = query
+	return _q
+}
+
+// WithTags tells the query-builder to eager-load the nodes that are connected to
+// the "tags" edge. The optional arguments are used to configure the query builder of the edge.
+func (_q *TaskQuery) WithTags(opts ...func(*TagQuery)) *TaskQuery {
+	query := (&TagClient{config: _q.config}).Query()
+	for _, opt := range opts {
+		opt(query)
+	}
+	_q.withTags = query
+	return _q
+}
+
+// WithTaggings tells the query-builder to eager-load the nodes that are connected to
+// the "taggings" edge. The optional arguments are used to configure the query builder of the edge.
+func (_q *TaskQuery) WithTaggings(opts ...func(*TaggingQuery)) *TaskQuery {
+	query := (&TaggingClient{config: _q.config}).Query()
+	for _, opt := range opts {
+		opt(query)
+	}
+	_q.withTaggings = query
 	return _q
 }
 
@@ -445,10 +517,12 @@ func (_q *TaskQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Task, e
 		nodes       = []*Task{}
 		withFKs     = _q.withFKs
 		_spec       = _q.querySpec()
-		loadedTypes = [3]bool{
+		loadedTypes = [5]bool{
 			_q.withProject != nil,
 			_q.withParent != nil,
 			_q.withSubtasks != nil,
+			_q.withTags != nil,
+			_q.withTaggings != nil,
 		}
 	)
 	if _q.withParent != nil {
@@ -494,6 +568,20 @@ func (_q *TaskQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Task, e
 		if err := _q.loadSubtasks(ctx, query, nodes,
 			func(n *Task) { n.Edges.Subtasks = []*Task{} },
 			func(n *Task, e *Task) { n.Edges.Subtasks = append(n.Edges.Subtasks, e) }); err != nil {
+			return nil, err
+		}
+	}
+	if query := _q.withTags; query != nil {
+		if err := _q.loadTags(ctx, query, nodes,
+			func(n *Task) { n.Edges.Tags = []*Tag{} },
+			func(n *Task, e *Tag) { n.Edges.Tags = append(n.Edges.Tags, e) }); err != nil {
+			return nil, err
+		}
+	}
+	if query := _q.withTaggings; query != nil {
+		if err := _q.loadTaggings(ctx, query, nodes,
+			func(n *Task) { n.Edges.Taggings = []*Tagging{} },
+			func(n *Task, e *Tagging) { n.Edges.Taggings = append(n.Edges.Taggings, e) }); err != nil {
 			return nil, err
 		}
 	}
@@ -587,6 +675,97 @@ func (_q *TaskQuery) loadSubtasks(ctx context.Context, query *TaskQuery, nodes [
 		node, ok := nodeids[*fk]
 		if !ok {
 			return fmt.Errorf(`unexpected referenced foreign-key "task_subtasks" returned %v for node %v`, *fk, n.ID)
+		}
+		assign(node, n)
+	}
+	return nil
+}
+func (_q *TaskQuery) loadTags(ctx context.Context, query *TagQuery, nodes []*Task, init func(*Task), assign func(*Task, *Tag)) error {
+	edgeIDs := make([]driver.Value, len(nodes))
+	byID := make(map[int]*Task)
+	nids := make(map[int]map[*Task]struct{})
+	for i, node := range nodes {
+		edgeIDs[i] = node.ID
+		byID[node.ID] = node
+		if init != nil {
+			init(node)
+		}
+	}
+	query.Where(func(s *sql.Selector) {
+		joinT := sql.Table(task.TagsTable)
+		s.Join(joinT).On(s.C(tag.FieldID), joinT.C(task.TagsPrimaryKey[1]))
+		s.Where(sql.InValues(joinT.C(task.TagsPrimaryKey[0]), edgeIDs...))
+		columns := s.SelectedColumns()
+		s.Select(joinT.C(task.TagsPrimaryKey[0]))
+		s.AppendSelect(columns...)
+		s.SetDistinct(false)
+	})
+	if err := query.prepareQuery(ctx); err != nil {
+		return err
+	}
+	qr := QuerierFunc(func(ctx context.Context, q Query) (Value, error) {
+		return query.sqlAll(ctx, func(_ context.Context, spec *sqlgraph.QuerySpec) {
+			assign := spec.Assign
+			values := spec.ScanValues
+			spec.ScanValues = func(columns []string) ([]any, error) {
+				values, err := values(columns[1:])
+				if err != nil {
+					return nil, err
+				}
+				return append([]any{new(sql.NullInt64)}, values...), nil
+			}
+			spec.Assign = func(columns []string, values []any) error {
+				outValue := int(values[0].(*sql.NullInt64).Int64)
+				inValue := int(values[1].(*sql.NullInt64).Int64)
+				if nids[inValue] == nil {
+					nids[inValue] = map[*Task]struct{}{byID[outValue]: {}}
+					return assign(columns[1:], values[1:])
+				}
+				nids[inValue][byID[outValue]] = struct{}{}
+				return nil
+			}
+		})
+	})
+	neighbors, err := withInterceptors[[]*Tag](ctx, query, qr, query.inters)
+	if err != nil {
+		return err
+	}
+	for _, n := range neighbors {
+		nodes, ok := nids[n.ID]
+		if !ok {
+			return fmt.Errorf(`unexpected "tags" node returned %v`, n.ID)
+		}
+		for kn := range nodes {
+			assign(kn, n)
+		}
+	}
+	return nil
+}
+func (_q *TaskQuery) loadTaggings(ctx context.Context, query *TaggingQuery, nodes []*Task, init func(*Task), assign func(*Task, *Tagging)) error {
+	fks := make([]driver.Value, 0, len(nodes))
+	nodeids := make(map[int]*Task)
+	for i := range nodes {
+		fks = append(fks, nodes[i].ID)
+		nodeids[nodes[i].ID] = nodes[i]
+		if init != nil {
+			init(nodes[i])
+		}
+	}
+	if len(query.ctx.Fields) > 0 {
+		query.ctx.AppendFieldOnce(tagging.FieldTaskID)
+	}
+	query.Where(predicate.Tagging(func(s *sql.Selector) {
+		s.Where(sql.InValues(s.C(task.TaggingsColumn), fks...))
+	}))
+	neighbors, err := query.All(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range neighbors {
+		fk := n.TaskID
+		node, ok := nodeids[fk]
+		if !ok {
+			return fmt.Errorf(`unexpected referenced foreign-key "task_id" returned %v for node %v`, fk, n)
 		}
 		assign(node, n)
 	}

@@ -26,6 +26,10 @@ type Tx struct {
 	Project *ProjectClient
 	// Room is the client for interacting with the Room builders.
 	Room *RoomClient
+	// Tag is the client for interacting with the Tag builders.
+	Tag *TagClient
+	// Tagging is the client for interacting with the Tagging builders.
+	Tagging *TaggingClient
 	// Task is the client for interacting with the Task builders.
 	Task *TaskClient
 
@@ -165,6 +169,8 @@ func (tx *Tx) init() {
 	tx.NumberedNote = NewNumberedNoteClient(tx.config)
 	tx.Project = NewProjectClient(tx.config)
 	tx.Room = NewRoomClient(tx.config)
+	tx.Tag = NewTagClient(tx.config)
+	tx.Tagging = NewTaggingClient(tx.config)
 	tx.Task = NewTaskClient(tx.config)
 }
 

@@ -76,6 +76,8 @@ func (Task) Edges() []ent.Edge {
 		edge.To("subtasks", Task.Type).
 			From("parent").
 			Unique(),
+		edge.To("tags", Tag.Type).
+			Through("taggings", Tagging.Type),
 	}
 }
 
@@ -84,6 +86,76 @@ func (Task) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("project_id", "number").Unique(),
 		index.Fields("project_id", "title").Unique(),
+	}
+}
+
+// Tag is what tasks are tagged with.
+type Tag struct {
+	ent.Schema
+}
+
+// Fields of the Tag.
+func (Tag) Fields() []ent.Field {
+	return []ent.Field{
+		field.String("name"),
+	}
+}
+
+// Edges of the Tag.
+func (Tag) Edges() []ent.Edge {
+	return []ent.Edge{
+		edge.From("tasks", Task.Type).
+			Ref("tags").
+			Through("taggings", Tagging.Type),
+	}
+}
+
+// Tagging is the place of a tag in a task's list of tags.
+type Tagging struct {
+	ent.Schema
+}
+
+// Annotations of the Tagging.
+func (Tagging) Annotations() []schema.Annotation {
+	return []schema.Annotation{
+		field.ID("task_id", "tag_id"),
+		entcounter.Sequence("place", entcounter.Per("task_id")),
+	}
+}
+
+// Fields of the Tagging.
+func (Tagging) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int("task_id").
+			Immutable(),
+		field.Int("tag_id").
+			Immutable(),
+		field.Int("place").
+			Optional().
+			Immutable(),
+	}
+}
+
+// Edges of the Tagging.
+func (Tagging) Edges() []ent.Edge {
+	return []ent.Edge{
+		edge.To("task", Task.Type).
+			Field("task_id").
+			Unique().
+			Required().
+			Immutable(),
+		edge.To("tag", Tag.Type).
+			Field("tag_id").
+			Unique().
+			Required().
+			Immutable(),
+	}
+}
+
+// Indexes of the Tagging.
+func (Tagging) Indexes() []ent.Index {
+	return []ent.Index{
+		index.Fields("task_id", "place").Unique(),
 	}
 }
 

@@ -107,6 +107,18 @@ var (
 		Columns:    RoomKeySequenceColumns,
 		PrimaryKey: []*schema.Column{RoomKeySequenceColumns[0]},
 	}
+	// TaggingPlaceSequenceColumns holds the columns for the "tagging_place_sequence" table.
+	TaggingPlaceSequenceColumns = []*schema.Column{
+		{Name: "task_id", Type: field.TypeInt},
+		{Name: "next_number", Type: field.TypeInt64},
+	}
+	// TaggingPlaceSequenceTable holds the schema information for the "tagging_place_sequence" table.
+	// The next number of each scope of the sequence Tagging.place.
+	TaggingPlaceSequenceTable = &schema.Table{
+		Name:       "tagging_place_sequence",
+		Columns:    TaggingPlaceSequenceColumns,
+		PrimaryKey: []*schema.Column{TaggingPlaceSequenceColumns[0]},
+	}
 	// TaskNumberSequenceColumns holds the columns for the "task_number_sequence" table.
 	TaskNumberSequenceColumns = []*schema.Column{
 		{Name: "project_id", Type: field.TypeInt},
@@ -130,6 +142,7 @@ func init() {
 		NumberedNoteNumberSequenceTable,
 		RoomDoorSequenceTable,
 		RoomKeySequenceTable,
+		TaggingPlaceSequenceTable,
 		TaskNumberSequenceTable,
 	)
 }

@@ -107,6 +107,50 @@ var (
 			},
 		},
 	}
+	// TagsColumns holds the columns for the "tags" table.
+	TagsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt, Increment: true},
+		{Name: "name", Type: field.TypeString},
+	}
+	// TagsTable holds the schema information for the "tags" table.
+	TagsTable = &schema.Table{
+		Name:       "tags",
+		Columns:    TagsColumns,
+		PrimaryKey: []*schema.Column{TagsColumns[0]},
+	}
+	// TaggingsColumns holds the columns for the "taggings" table.
+	TaggingsColumns = []*schema.Column{
+		{Name: "place", Type: field.TypeInt, Nullable: true},
+		{Name: "task_id", Type: field.TypeInt},
+		{Name: "tag_id", Type: field.TypeInt},
+	}
+	// TaggingsTable holds the schema information for the "taggings" table.
+	TaggingsTable = &schema.Table{
+		Name:       "taggings",
+		Columns:    TaggingsColumns,
+		PrimaryKey: []*schema.Column{TaggingsColumns[1], TaggingsColumns[2]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "taggings_tasks_task",
+				Columns:    []*schema.Column{TaggingsColumns[1]},
+				RefColumns: []*schema.Column{TasksColumns[0]},
+				OnDelete:   schema.NoAction,
+			},
+			{
+				Symbol:     "taggings_tags_tag",
+				Columns:    []*schema.Column{TaggingsColumns[2]},
+				RefColumns: []*schema.Column{TagsColumns[0]},
+				OnDelete:   schema.NoAction,
+			},
+		},
+		Indexes: []*schema.Index{
+			{
+				Name:    "tagging_task_id_place",
+				Unique:  true,
+				Columns: []*schema.Column{TaggingsColumns[1], TaggingsColumns[0]},
+			},
+		},
+	}
 	// TasksColumns holds the columns for the "tasks" table.
 	TasksColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt, Increment: true},
@@ -155,11 +199,15 @@ var (
 		NumberedNotesTable,
 		ProjectsTable,
 		RoomsTable,
+		TagsTable,
+		TaggingsTable,
 		TasksTable,
 	}
 )
 
 func init() {
+	TaggingsTable.ForeignKeys[0].RefTable = TasksTable
+	TaggingsTable.ForeignKeys[1].RefTable = TagsTable
 	TasksTable.ForeignKeys[0].RefTable = ProjectsTable
 	TasksTable.ForeignKeys[1].RefTable = TasksTable
 }

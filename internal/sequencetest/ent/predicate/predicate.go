@@ -24,5 +24,11 @@ type Project func(*sql.Selector)
 // Room is the predicate function for room builders.
 type Room func(*sql.Selector)
 
+// Tag is the predicate function for tag builders.
+type Tag func(*sql.Selector)
+
+// Tagging is the predicate function for tagging builders.
+type Tagging func(*sql.Selector)
+
 // Task is the predicate function for task builders.
 type Task func(*sql.Selector)

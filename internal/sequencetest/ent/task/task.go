@@ -26,6 +26,10 @@ const (
 	EdgeParent = "parent"
 	// EdgeSubtasks holds the string denoting the subtasks edge name in mutations.
 	EdgeSubtasks = "subtasks"
+	// EdgeTags holds the string denoting the tags edge name in mutations.
+	EdgeTags = "tags"
+	// EdgeTaggings holds the string denoting the taggings edge name in mutations.
+	EdgeTaggings = "taggings"
 	// Table holds the table name of the task in the database.
 	Table = "tasks"
 	// ProjectTable is the table that holds the project relation/edge.
@@ -43,6 +47,18 @@ const (
 	SubtasksTable = "tasks"
 	// SubtasksColumn is the table column denoting the subtasks relation/edge.
 	SubtasksColumn = "task_subtasks"
+	// TagsTable is the table that holds the tags relation/edge. The primary key declared below.
+	TagsTable = "taggings"
+	// TagsInverseTable is the table name for the Tag entity.
+	// It exists in this package in order to avoid circular dependency with the "tag" package.
+	TagsInverseTable = "tags"
+	// TaggingsTable is the table that holds the taggings relation/edge.
+	TaggingsTable = "taggings"
+	// TaggingsInverseTable is the table name for the Tagging entity.
+	// It exists in this package in order to avoid circular dependency with the "tagging" package.
+	TaggingsInverseTable = "taggings"
+	// TaggingsColumn is the table column denoting the taggings relation/edge.
+	TaggingsColumn = "task_id"
 )
 
 // Columns holds all SQL columns for task fields.
@@ -59,6 +75,12 @@ var Columns = []string{
 var ForeignKeys = []string{
 	"task_subtasks",
 }
+
+var (
+	// TagsPrimaryKey and TagsColumn2 are the table columns denoting the
+	// primary key for the tags relation (M2M).
+	TagsPrimaryKey = []string{"task_id", "tag_id"}
+)
 
 // ValidColumn reports if the column name is valid (part of the table columns).
 func ValidColumn(column string) bool {
@@ -137,6 +159,34 @@ func BySubtasks(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
 		sqlgraph.OrderByNeighborTerms(s, newSubtasksStep(), append([]sql.OrderTerm{term}, terms...)...)
 	}
 }
+
+// ByTagsCount orders the results by tags count.
+func ByTagsCount(opts ...sql.OrderTermOption) OrderOption {
+	return func(s *sql.Selector) {
+		sqlgraph.OrderByNeighborsCount(s, newTagsStep(), opts...)
+	}
+}
+
+// ByTags orders the results by tags terms.
+func ByTags(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
+	return func(s *sql.Selector) {
+		sqlgraph.OrderByNeighborTerms(s, newTagsStep(), append([]sql.OrderTerm{term}, terms...)...)
+	}
+}
+
+// ByTaggingsCount orders the results by taggings count.
+func ByTaggingsCount(opts ...sql.OrderTermOption) OrderOption {
+	return func(s *sql.Selector) {
+		sqlgraph.OrderByNeighborsCount(s, newTaggingsStep(), opts...)
+	}
+}
+
+// ByTaggings orders the results by taggings terms.
+func ByTaggings(term sql.OrderTerm, terms ...sql.OrderTerm) OrderOption {
+	return func(s *sql.Selector) {
+		sqlgraph.OrderByNeighborTerms(s, newTaggingsStep(), append([]sql.OrderTerm{term}, terms...)...)
+	}
+}
 func newProjectStep() *sqlgraph.Step {
 	return sqlgraph.NewStep(
 		sqlgraph.From(Table, FieldID),
@@ -156,5 +206,19 @@ func newSubtasksStep() *sqlgraph.Step {
 		sqlgraph.From(Table, FieldID),
 		sqlgraph.To(Table, FieldID),
 		sqlgraph.Edge(sqlgraph.O2M, false, SubtasksTable, SubtasksColumn),
+	)
+}
+func newTagsStep() *sqlgraph.Step {
+	return sqlgraph.NewStep(
+		sqlgraph.From(Table, FieldID),
+		sqlgraph.To(TagsInverseTable, FieldID),
+		sqlgraph.Edge(sqlgraph.M2M, false, TagsTable, TagsPrimaryKey...),
+	)
+}
+func newTaggingsStep() *sqlgraph.Step {
+	return sqlgraph.NewStep(
+		sqlgraph.From(Table, FieldID),
+		sqlgraph.To(TaggingsInverseTable, TaggingsColumn),
+		sqlgraph.Edge(sqlgraph.O2M, true, TaggingsTable, TaggingsColumn),
 	)
 }

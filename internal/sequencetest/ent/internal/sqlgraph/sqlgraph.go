@@ -183,6 +183,16 @@ var CounterSchema = &entcounter.Schema{
 			Start: 1,
 		},
 		{
+			Name:     "Tagging.place",
+			Table:    "tagging_place_sequence",
+			Numbered: "taggings",
+			Number:   entcounter.Column{Name: "place", Type: field.TypeInt, Faithful: true, Bits: 64},
+			Scope: []entcounter.Column{
+				{Name: "task_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+			},
+			Start: 1,
+		},
+		{
 			Name:     "Task.number",
 			Table:    "task_number_sequence",
 			Numbered: "tasks",
@@ -233,6 +243,13 @@ var CounterSchema = &entcounter.Schema{
 				{{Name: "group", Type: field.TypeEnum, Faithful: true}, {Name: "key", Type: field.TypeUint32, Faithful: true, Bits: 32}},
 			},
 			Defaults: []string{"id"},
+		},
+		"taggings": {
+			Name: "taggings",
+			ID:   []entcounter.Column{{Name: "task_id", Type: field.TypeInt, Faithful: true, Bits: 64}, {Name: "tag_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+			Unique: [][]entcounter.Column{
+				{{Name: "task_id", Type: field.TypeInt, Faithful: true, Bits: 64}, {Name: "place", Type: field.TypeInt, Faithful: true, Bits: 64}},
+			},
 		},
 		"tasks": {
 			Name: "tasks",
