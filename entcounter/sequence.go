@@ -163,6 +163,7 @@ type draw struct {
 	scope    []any
 	rows     []*sqlgraph.CreateSpec
 	drawn    bool
+	first    bool // use of the scope
 }
 
 // numberingOf prepares the numbering of rows: it takes what stands for their
@@ -271,6 +272,7 @@ func (s *numbering) advance(w *draw) error {
 		if next, err = s.begin(d, w.scope, n); err != nil {
 			return err
 		}
+		w.first = true
 	}
 	w.drawn = true
 	if last := next - 1; !d.Number.fits(last) {
@@ -315,7 +317,7 @@ func (s *numbering) add(d *SequenceDefinition, scope []any, n int64) (next int64
 // The read locks nothing, since in InnoDB it would lock gaps that other scopes
 // begin in. In a transaction with an older snapshot it can miss rows that somebody
 // has numbered without the sequence; their numbers are then refused by the unique
-// index.
+// index, and the next create looks again.
 func (s *numbering) begin(d *SequenceDefinition, scope []any, n int64) (int64, error) {
 	w := newWriter(sqlFor(s.dialect))
 	greatestNumber(w, d, scope)
@@ -348,7 +350,13 @@ func (s *numbering) giveBack(draws []*draw) {
 			continue
 		}
 		w.drawn = false
-		err := s.change(func(b *writer) { returnNumbers(b, w.sequence, w.scope, int64(len(w.rows))) })
+		err := s.change(func(b *writer) {
+			if w.first {
+				setNextNumber(b, w.sequence, w.scope, 0)
+			} else {
+				returnNumbers(b, w.sequence, w.scope, int64(len(w.rows)))
+			}
+		})
 		if err != nil && serverErrorOf(err).state != postgresAborted {
 			s.tx.fail(w.sequence.wrap(w.scope, err))
 		}

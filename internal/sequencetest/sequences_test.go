@@ -541,6 +541,49 @@ func TestIsolation(t *testing.T) {
 	})
 }
 
+// A scope whose rows a transaction cannot see, used by it for the first time: the
+// index refuses the number, and the next create looks again.
+func TestFirstUseInOldSnapshot(t *testing.T) {
+	onEach(t, func(t *testing.T, w *world) {
+		if w.db.Dialect != dialect.MySQL {
+			return // others see the rows, or fail as a whole
+		}
+		ctx := t.Context()
+		p := w.projects(1)[0]
+		tx := w.begin()
+		if _, err := tx.Task.Query().Exist(ctx); err != nil {
+			t.Fatal(err)
+		}
+		w.exec(fmt.Sprintf("INSERT INTO `tasks` (`project_id`, `number`, `title`, `done`) VALUES (%d, 1, 'by hand', FALSE)", p))
+		if _, err := create(ctx, tx.Client(), p, "a"); !ent.IsConstraintError(err) {
+			t.Errorf("error %v", err)
+		}
+		w.no(tx.Commit())
+		w.mustCreate(w.client, p, "a", 2)
+	})
+}
+
+// MariaDB's snapshot isolation, which is the default of its newer versions.
+func TestSnapshotIsolation(t *testing.T) {
+	w := newWorld(t, testdb.New(t, testdb.MariaDB), map[string]string{"innodb_snapshot_isolation": "ON"})
+	ctx := t.Context()
+	p := w.projects(1)[0]
+	w.mustCreate(w.client, p, "before", 1)
+	tx := w.begin()
+	if _, err := tx.Invoice.Query().Exist(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.mustCreate(w.client, p, "other", 2)
+	if _, err := create(ctx, tx.Client(), p, "own"); !entcounter.Retryable(err) {
+		t.Errorf("error %v is not retryable", err)
+	}
+	if err := tx.Commit(); !errors.Is(err, entcounter.ErrTransactionFailed) {
+		t.Errorf("commit: error %v", err)
+	}
+	w.mustCreate(w.client, p, "own", 3)
+	w.consecutive(p)
+}
+
 // The client of ent's own test package has sequences too.
 func TestEnttest(t *testing.T) {
 	db := testdb.New(t, testdb.SQLite)
