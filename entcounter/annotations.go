@@ -21,10 +21,12 @@ import (
 // AnnotationName is the key under which ent stores the declarations of a type.
 const AnnotationName = "EntCounter"
 
-// Annotation holds the counters declared on one ent type. It is made by
-// [Counter] and merged by ent when a type and its mixins declare several.
+// Annotation holds the counters and sequences declared on one ent type. It is
+// made by [Counter] and [Sequence], and merged by ent when a type and its mixins
+// declare several.
 type Annotation struct {
-	Counters []Declaration `json:"counters,omitempty"`
+	Counters  []Declaration         `json:"counters,omitempty"`
+	Sequences []SequenceDeclaration `json:"sequences,omitempty"`
 }
 
 // Declaration is one declared counter, or what one type declares of a counter over
@@ -200,12 +202,77 @@ func ReadIndex(columns ...string) Option {
 	return func(d *Declaration) { d.ReadIndexes = append(d.ReadIndexes, columns) }
 }
 
+// SequenceDeclaration is one declared sequence.
+type SequenceDeclaration struct {
+	// Field that the numbers are stored in.
+	Field string `json:"field,omitempty"`
+	// Per lists the fields whose values make a scope. Without any, all rows share
+	// one sequence.
+	Per []string `json:"per,omitempty"`
+	// Start is the first number of a scope without rows, 1 if it is zero.
+	Start int64 `json:"start,omitempty"`
+}
+
+// SequenceOption is a part of a sequence's declaration.
+type SequenceOption func(*SequenceDeclaration)
+
+// Sequence declares that a field of the type it annotates holds consecutive
+// numbers: each created row gets the next one, in the transaction that creates
+// it. No number is given twice, and none is left out, whatever fails or is rolled
+// back. A field of the schema, with an index that keeps the numbers unique, holds
+// them:
+//
+//	func (Task) Annotations() []schema.Annotation {
+//		return []schema.Annotation{
+//			entcounter.Sequence("number", entcounter.Per("project_id")),
+//		}
+//	}
+//
+//	func (Task) Fields() []ent.Field {
+//		return []ent.Field{
+//			field.Int("project_id").Immutable(),
+//			field.Int("number").Optional().Immutable(),
+//		}
+//	}
+//
+//	func (Task) Indexes() []ent.Index {
+//		return []ent.Index{index.Fields("project_id", "number").Unique()}
+//	}
+//
+// The field is Optional because callers do not set it, and Immutable because
+// nobody changes it. The node that Create or CreateBulk returns has its number; a
+// create that sets the field is refused.
+//
+// From the create to the end of its transaction, other creates in the same scope
+// wait. That is the price of leaving no number out.
+func Sequence(field string, options ...SequenceOption) schema.Annotation {
+	d := SequenceDeclaration{Field: field}
+	for _, opt := range options {
+		opt(&d)
+	}
+	return Annotation{Sequences: []SequenceDeclaration{d}}
+}
+
+// Per gives each combination of values of the given fields a sequence of its own.
+// The fields must be required and Immutable: a row keeps its number, and so its
+// scope.
+func Per(fields ...string) SequenceOption {
+	return func(d *SequenceDeclaration) { d.Per = append(d.Per, fields...) }
+}
+
+// Start sets the first number of a scope without rows. It is positive; the default
+// is 1. A scope that has numbered rows when it is first used goes on after their
+// greatest number.
+func Start(number int64) SequenceOption {
+	return func(d *SequenceDeclaration) { d.Start = number }
+}
+
 // Name implements [schema.Annotation].
 func (Annotation) Name() string { return AnnotationName }
 
-// Merge implements [schema.Merger]: the counters of both annotations are kept,
-// in order. Two counters of one name are kept too, so that code generation can
-// name the conflict instead of losing one of them.
+// Merge implements [schema.Merger]: the counters and sequences of both annotations
+// are kept, in order. Two counters of one name are kept too, so that code
+// generation can name the conflict instead of losing one of them.
 func (a Annotation) Merge(other schema.Annotation) schema.Annotation {
 	var o Annotation
 	switch other := other.(type) {
@@ -220,7 +287,12 @@ func (a Annotation) Merge(other schema.Annotation) schema.Annotation {
 	}
 	merged := make([]Declaration, 0, len(a.Counters)+len(o.Counters))
 	merged = append(merged, a.Counters...)
-	return Annotation{Counters: append(merged, o.Counters...)}
+	sequences := make([]SequenceDeclaration, 0, len(a.Sequences)+len(o.Sequences))
+	sequences = append(sequences, a.Sequences...)
+	return Annotation{
+		Counters:  append(merged, o.Counters...),
+		Sequences: append(sequences, o.Sequences...),
+	}
 }
 
 // Decode reads the annotation back from the form in which ent's loader hands

@@ -8,13 +8,15 @@ import (
 )
 
 // Schema is what generated code tells the runtime about one generated ent
-// package: its counters, and the tables through which ent can change a counted
-// row. It is written once by code generation and never changed.
+// package: its counters and sequences, and the tables through which ent can change
+// a counted row. It is written once by code generation and never changed.
 type Schema struct {
 	// Counters in declaration order.
 	Counters []*Definition
-	// Tables that are counted or from which a foreign key can reach a counted
-	// table, by table name.
+	// Sequences in declaration order.
+	Sequences []*SequenceDefinition
+	// Tables that are counted or numbered, or from which a foreign key can reach a
+	// counted table, by table name.
 	Tables map[string]*Table
 
 	index   sync.Once

@@ -45,6 +45,10 @@ type sqlDialect interface {
 	// createLocks inserts the rows of one counter into counter_locks as far as
 	// they are missing.
 	createLocks(w *writer, counter string)
+
+	// draw adds n to the next number of a scope, or inserts the scope's row with 0,
+	// and yields what the number then is.
+	draw(w *writer, d *SequenceDefinition, scope []any, n int64)
 }
 
 // foldsBySteps is a dialect in which a fold is a sequence of statements.

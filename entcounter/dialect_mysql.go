@@ -32,6 +32,16 @@ func (mysqlSQL) createLocks(w *writer, counter string) {
 	w.sql(" ON DUPLICATE KEY UPDATE ").ident("version").sql(" = ").ident(LockTable).sql(".").ident("version")
 }
 
+// draw yields the number as the statement's insert id, which is 0 where it inserts:
+// neither server has RETURNING for both ways. One statement for both, because an
+// UPDATE that finds no row locks the gap, and others' inserts out of it.
+func (mysqlSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {
+	next := w.quote(ColumnNextNumber)
+	w.sql("INSERT INTO ").ident(d.Table)
+	insertSequence(w, d, scope)
+	w.sql(" ON DUPLICATE KEY UPDATE ", next, " = LAST_INSERT_ID(IF(", next, " = 0, 0, ", next, " + ").arg(n).sql("))")
+}
+
 // claim takes record locks only, given READ COMMITTED. The primary key is
 // forced: a scan in another order would lock what it sorts.
 func (mysqlSQL) claim(w *writer, d *Definition, batch int) {

@@ -32,6 +32,10 @@ func (postgresSQL) createLocks(w *writer, counter string) {
 	w.sql(" ON CONFLICT DO NOTHING")
 }
 
+func (postgresSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {
+	insertOrAdd(w, d, scope, n)
+}
+
 // fold deletes what it claims and adds up what it deletes. All parts of the
 // statement work on one snapshot, which is taken under the fold lock.
 func (s postgresSQL) fold(w *writer, d *Definition, batch int) {

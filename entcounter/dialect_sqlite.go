@@ -33,6 +33,10 @@ func (sqliteSQL) createLocks(w *writer, counter string) {
 	w.sql(" ON CONFLICT DO NOTHING")
 }
 
+func (sqliteSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {
+	insertOrAdd(w, d, scope, n)
+}
+
 func (sqliteSQL) claim(*writer, *Definition, int) {}
 
 func (s sqliteSQL) readJournal(w *writer, d *Definition, _ []int64, batch int) {

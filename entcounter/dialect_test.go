@@ -58,8 +58,23 @@ func TestSQLText(t *testing.T) {
 				w.sql(query)
 				w.args = args
 			})
+			for _, q := range []*SequenceDefinition{taskNumbers(), {Name: "Invoice.key", Table: "group", Numbered: "select", Number: Column{Name: "key"}}} {
+				scope := []any{int64(7)}[:len(q.Scope)]
+				show("draw numbers of "+q.Name, func(w *writer) { s.draw(w, q, scope, 3) })
+				show("greatest number", func(w *writer) { greatestNumber(w, q, scope) })
+				show("next number", func(w *writer) { setNextNumber(w, q, scope, 42) })
+				show("numbers back", func(w *writer) { returnNumbers(w, q, scope, 3) })
+			}
 			compareGolden(t, filepath.Join("testdata", name+".sql"), out.String())
 		})
+	}
+}
+
+// taskNumbers is a sequence per project.
+func taskNumbers() *SequenceDefinition {
+	return &SequenceDefinition{
+		Name: "Task.number", Table: "task_number_sequence",
+		Numbered: "tasks", Number: Column{Name: "number"}, Scope: []Column{{Name: "project_id"}},
 	}
 }
 

@@ -32,7 +32,7 @@ import (
 
 // CreateNode creates a row, like sqlgraph.CreateNode.
 func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.CreateSpec) error {
-	if !s.countsCreated(spec, spec.OnConflict) {
+	if !s.concerns(spec, spec.OnConflict) {
 		transactionOf(drv)
 		return sqlgraph.CreateNode(ctx, drv, spec)
 	}
@@ -47,8 +47,8 @@ func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 
 // BatchCreate creates rows, like sqlgraph.BatchCreate.
 func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlgraph.BatchCreateSpec) error {
-	isCounted := func(n *sqlgraph.CreateSpec) bool { return s.countsCreated(n, spec.OnConflict) }
-	if !slices.ContainsFunc(spec.Nodes, isCounted) {
+	isConcerned := func(n *sqlgraph.CreateSpec) bool { return s.concerns(n, spec.OnConflict) }
+	if !slices.ContainsFunc(spec.Nodes, isConcerned) {
 		transactionOf(drv)
 		return sqlgraph.BatchCreate(ctx, drv, spec)
 	}
@@ -61,16 +61,20 @@ func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlg
 	})
 }
 
-// countsCreated reports whether the creation of a node can change a counter. A row
-// that others are counted by has none of them at first, but an upsert may meet an
-// old one.
-func (s *Schema) countsCreated(spec *sqlgraph.CreateSpec, onConflict []sql.ConflictOption) bool {
-	return len(s.counted(spec.Table)) > 0 || s.countedEdges(spec.Edges) || s.countsRows(spec.Table) ||
-		len(onConflict) > 0 && len(s.roles(spec.Table)) > 0
+// concerns reports whether a create changes a counter or draws a number, or is to be
+// refused because of a sequence. A row that others are counted by has none of them
+// at first, but an upsert may meet an old one.
+func (s *Schema) concerns(n *sqlgraph.CreateSpec, onConflict []sql.ConflictOption) bool {
+	return len(s.counted(n.Table)) > 0 || s.countedEdges(n.Edges) || s.countsRows(n.Table) ||
+		len(onConflict) > 0 && len(s.roles(n.Table)) > 0 ||
+		len(s.numbered(n.Table)) > 0 || s.addsNumbered(n.Edges) != nil
 }
 
 // UpdateNode updates one row, like sqlgraph.UpdateNode.
 func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.UpdateSpec) error {
+	if err := s.keepsNumbers(drv.Dialect(), spec); err != nil {
+		return err
+	}
 	u := s.updateOf(drv.Dialect(), spec)
 	if u.passes() {
 		transactionOf(drv)
@@ -81,6 +85,9 @@ func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 
 // UpdateNodes updates the rows that match, like sqlgraph.UpdateNodes.
 func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.UpdateSpec) (affected int, err error) {
+	if err := s.keepsNumbers(drv.Dialect(), spec); err != nil {
+		return 0, err
+	}
 	u := s.updateOf(drv.Dialect(), spec)
 	if u.passes() {
 		transactionOf(drv)
@@ -274,11 +281,18 @@ func (m *mutation) table(name string) (*Table, error) {
 	return t, nil
 }
 
-// create inserts rows by exec, and counts them.
+// create numbers rows, inserts them by exec, and counts them.
 func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption, exec func([]*sqlgraph.CreateSpec, []sql.ConflictOption) error) error {
+	numbers, err := m.numberingOf(nodes)
+	if err != nil {
+		return err
+	}
 	counters := m.schema.counted(nodes[0].Table)
 	joins := false
 	for _, n := range nodes {
+		if err := m.schema.addsNumbered(n.Edges); err != nil {
+			return err
+		}
 		for _, e := range n.Edges {
 			switch {
 			case !m.schema.countedEdge(e):
@@ -291,17 +305,22 @@ func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 			}
 		}
 	}
-	if len(onConflict) > 0 && (len(counters) > 0 || len(m.schema.roles(nodes[0].Table)) > 0 || joins) {
+	if len(onConflict) > 0 && (len(counters) > 0 || len(m.schema.roles(nodes[0].Table)) > 0 || joins || numbers.numbers()) {
 		if joins {
 			return fmt.Errorf("entcounter: upsert into %q adds edges that are counted rows of a join table, which may exist already: create or update the row first, then add the edges: %w", nodes[0].Table, errors.ErrUnsupported)
 		}
-		return m.upsert(nodes, onConflict, counters, exec)
+		return m.upsert(nodes, onConflict, counters, numbers, exec)
+	}
+	draws, err := numbers.draw(nodes)
+	if err != nil {
+		return err
 	}
 	sets := make([]columnSet, len(nodes)) // before ent overwrites ids
 	for i, n := range nodes {
 		sets[i] = insertSetOf(n)
 	}
 	if err := exec(nodes, onConflict); err != nil {
+		numbers.undo(draws, err)
 		return err
 	}
 	if joins {

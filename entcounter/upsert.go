@@ -1,7 +1,10 @@
 package entcounter
 
 import (
+	stdsql "database/sql"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,6 +26,7 @@ type upsertion struct {
 	*mutation
 	table      *Table
 	counters   []counted
+	numbers    *numbering
 	onConflict []sql.ConflictOption
 	// unique are the column sets by which a row can conflict with a node.
 	unique [][]Column
@@ -42,13 +46,14 @@ type upsertNode struct {
 	id   any // as given: ent overwrites it
 }
 
-// upsert inserts or updates nodes.
-func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption, counters []counted, exec func([]*sqlgraph.CreateSpec, []sql.ConflictOption) error) error {
+// upsert inserts or updates nodes. Only inserted ones get numbers: what runs the
+// user's clause has none in it, which could replace that of an existing row.
+func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption, counters []counted, numbers *numbering, exec func([]*sqlgraph.CreateSpec, []sql.ConflictOption) error) error {
 	t, err := m.table(specs[0].Table)
 	if err != nil {
 		return err
 	}
-	u := &upsertion{mutation: m, table: t, counters: counters, onConflict: onConflict, exec: exec}
+	u := &upsertion{mutation: m, table: t, counters: counters, numbers: numbers, onConflict: onConflict, exec: exec}
 	u.unique = append([][]Column{t.ID}, t.Unique...)
 	if err := u.findTarget(); err != nil {
 		return err
@@ -61,6 +66,9 @@ func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 		if n.ID != nil {
 			nodes[i].id = n.ID.Value
 		}
+	}
+	if err := u.keepsNumbers(nodes[0].set); err != nil {
+		return err
 	}
 	if u.dialect == dialect.MySQL && len(nodes) == 1 {
 		// A locking read of a row that is not there locks the gap, and others' inserts
@@ -151,26 +159,43 @@ func (u *upsertion) independent(nodes []upsertNode) bool {
 			seen[key] = struct{}{}
 		}
 	}
-	names := make([]string, 0, len(nodes[0].set))
-	for name := range nodes[0].set {
-		names = append(names, name)
-	}
-	query, _, err := u.builder.Insert(u.table.Name).Columns(names...).OnConflict(u.onConflict...).QueryErr()
+	// Unique columns may be set to nothing but what they are, or are in the inserted
+	// node.
+	keeps := true
+	ok := u.assignments(nodes[0].set, func(column string, to assigned) {
+		keeps = keeps && (to != assignedOther || !slices.ContainsFunc(u.unique, func(columns []Column) bool {
+			return slices.ContainsFunc(columns, func(c Column) bool { return c.Name == column })
+		}))
+	})
+	return ok && keeps
+}
+
+// assigned is what a conflict clause sets a column to.
+type assigned int
+
+const (
+	assignedOther assigned = iota
+	assignedItself
+	assignedInserted // what it is in the inserted node
+)
+
+// assignments calls each for what the conflict clause of an insert of the given
+// columns sets. It is not ok where the clause cannot be read.
+func (u *upsertion) assignments(columns columnSet, each func(column string, to assigned)) (ok bool) {
+	query, _, err := u.builder.Insert(u.table.Name).Columns(slices.Sorted(maps.Keys(columns))...).OnConflict(u.onConflict...).QueryErr()
 	if err != nil {
 		return false
 	}
+	rest, ok := "", false
 	for _, set := range []string{" DO UPDATE SET ", " ON DUPLICATE KEY UPDATE "} {
-		if _, clause, ok := strings.Cut(query, set); ok {
-			return u.keepsUnique(clause)
+		if _, rest, ok = strings.Cut(query, set); ok {
+			break
 		}
 	}
-	return strings.HasSuffix(query, " DO NOTHING")
-}
-
-// keepsUnique reports whether a list of assignments sets unique columns to nothing
-// but what they are, or are in the inserted node.
-func (u *upsertion) keepsUnique(assignments string) bool {
-	for rest := assignments; ; {
+	if !ok {
+		return strings.HasSuffix(query, " DO NOTHING")
+	}
+	for {
 		column, after, ok := cutIdentifier(rest)
 		if !ok {
 			return false
@@ -183,20 +208,47 @@ func (u *upsertion) keepsUnique(assignments string) bool {
 		if !ok {
 			return false
 		}
-		if slices.ContainsFunc(u.unique, func(columns []Column) bool {
-			return slices.ContainsFunc(columns, func(c Column) bool { return c.Name == column })
-		}) {
-			name := rest[:len(column)+2] // with its quotes
-			value := expr[:end]
-			_, qualified, ok := cutIdentifier(value)
-			if value != name && value != "VALUES("+name+")" && (!ok || qualified != "."+name) {
-				return false
-			}
+		name := rest[:len(column)+2] // with its quotes
+		value := expr[:end]
+		qualifier, qualified, ok := cutIdentifier(value)
+		switch {
+		case value == name, ok && qualified == "."+name && qualifier != excluded:
+			each(column, assignedItself)
+		case value == "VALUES("+name+")", ok && qualified == "."+name:
+			each(column, assignedInserted)
+		default:
+			each(column, assignedOther)
 		}
 		if rest, ok = strings.CutPrefix(expr[end:], ", "); !ok {
 			return true
 		}
 	}
+}
+
+// excluded is the name of the inserted row in a conflict clause.
+const excluded = "excluded"
+
+// keepsNumbers returns an error if the conflict clause would change the number of
+// an existing row, or take it into another scope.
+func (u *upsertion) keepsNumbers(set columnSet) error {
+	var err error
+	ok := u.assignments(set, func(column string, to assigned) {
+		inTarget := func() bool {
+			return u.target >= 0 && slices.ContainsFunc(u.unique[u.target], func(c Column) bool { return c.Name == column })
+		}
+		if to == assignedItself || to == assignedInserted && inTarget() {
+			return
+		}
+		for _, d := range u.numbers.sequences {
+			if d.Number.Name == column || slices.ContainsFunc(d.Scope, func(c Column) bool { return c.Name == column }) {
+				err = fmt.Errorf("entcounter: sequence %s: the upsert sets column %q of a row that exists, whose number would change or be taken into another scope: use UpdateNewValues, which leaves it alone: %w", d.Name, column, errors.ErrUnsupported)
+			}
+		}
+	})
+	if !ok && u.numbers.numbers() {
+		return fmt.Errorf("entcounter: upsert into %s: the conflict clause cannot be read, and might change the numbers of rows that exist: %w", u.table.Name, errors.ErrUnsupported)
+	}
+	return err
 }
 
 // findTarget reads the conflict target: only a conflict there is resolved by the
@@ -246,7 +298,12 @@ func (u *upsertion) findTarget() error {
 func (u *upsertion) insertMissing(nodes []upsertNode) error {
 	external := func(n upsertNode) bool { return slices.ContainsFunc(n.spec.Edges, isExternalOrM2M) }
 	if len(nodes) > 1 && !slices.ContainsFunc(nodes, external) {
+		var draws []*draw
 		ok, err := u.tentatively(func() (bool, error) {
+			var err error
+			if draws, err = u.numbers.draw(specsOf(nodes)); err != nil {
+				return false, err
+			}
 			before := u.tx.affected()
 			// On MySQL the statement fails if a row exists. With a conflict clause its
 			// row count would not tell (clientFoundRows).
@@ -254,18 +311,26 @@ func (u *upsertion) insertMissing(nodes []upsertNode) error {
 			if u.dialect != dialect.MySQL {
 				nothing = []sql.ConflictOption{sql.DoNothing()}
 			}
-			err := u.exec(specsOf(nodes), nothing)
+			err = u.exec(specsOf(nodes), nothing)
 			if serverErrorOf(err).mysql == mysqlDuplicateKey {
 				return false, nil
+			}
+			if err != nil {
+				u.numbers.undo(draws, err)
+				draws = nil
 			}
 			return u.tx.affected()-before == int64(len(nodes)), err
 		})
 		if err != nil {
+			if draws != nil {
+				u.tx.fail(err) // what the savepoint holds is not known
+			}
 			return err
 		}
 		if ok {
 			return u.inserted(nodes)
 		}
+		u.numbers.forget(draws) // they are back with the savepoint
 	}
 	return u.each(nodes)
 }
@@ -335,6 +400,9 @@ func (u *upsertion) tentatively(do func() (bool, error)) (bool, error) {
 // inserted counts inserted nodes: from their specs if nothing follows, and by
 // their image after it all if something does.
 func (u *upsertion) inserted(nodes []upsertNode) error {
+	for _, n := range nodes {
+		u.numbers.note(n.spec, n.set)
+	}
 	if err := u.meetCreated(specsOf(nodes), setsOf(nodes)); err != nil {
 		return err
 	}
@@ -410,7 +478,20 @@ func (u *upsertion) one(n upsertNode) error {
 
 // insertOrNothing inserts a node unless a row exists, and tells which. It locks
 // the row that exists on MySQL; elsewhere the row is locked next.
-func (u *upsertion) insertOrNothing(node *sqlgraph.CreateSpec, id any) (bool, error) {
+func (u *upsertion) insertOrNothing(node *sqlgraph.CreateSpec, id any) (_ bool, err error) {
+	draws, err := u.numbers.draw([]*sqlgraph.CreateSpec{node})
+	if err != nil {
+		return false, err
+	}
+	inserted := false
+	defer func() {
+		switch {
+		case err != nil:
+			u.numbers.undo(draws, err)
+		case !inserted:
+			u.numbers.giveBack(draws)
+		}
+	}()
 	n := *node
 	var external []*sqlgraph.EdgeSpec
 	n.Edges = nil
@@ -424,7 +505,6 @@ func (u *upsertion) insertOrNothing(node *sqlgraph.CreateSpec, id any) (bool, er
 			n.Edges = append(n.Edges, &own)
 		}
 	}
-	inserted := false
 	if u.dialect == dialect.MySQL {
 		if err := u.exec([]*sqlgraph.CreateSpec{&n}, u.mysqlNothing()); err != nil {
 			return false, err
@@ -435,7 +515,7 @@ func (u *upsertion) insertOrNothing(node *sqlgraph.CreateSpec, id any) (bool, er
 		err := u.exec([]*sqlgraph.CreateSpec{&n}, []sql.ConflictOption{sql.DoNothing()})
 		inserted = u.tx.affected() != before
 		// Without a row ent has no id to return, and says so.
-		if err != nil && (inserted || u.tx.isFailed() || serverErrorOf(err) != (serverError{}) || u.ctx.Err() != nil) {
+		if err != nil && !errors.Is(err, stdsql.ErrNoRows) {
 			return false, err
 		}
 	}

@@ -44,7 +44,7 @@ var (
 			SkipIf(func(g *gen.Graph) bool { return planOf(g) == nil })
 )
 
-// files that exist only while a counter is declared, below the target.
+// files that exist only while a counter or sequence is declared, below the target.
 var files = []string{
 	"entcounter.go",
 	"migrate/entcounter.go",
@@ -87,8 +87,8 @@ func generate(next gen.Generator) gen.Generator {
 	})
 }
 
-// planOf returns the counters of a graph that is being generated, or nil if it
-// declares none.
+// planOf returns the counters and sequences of a graph that is being generated, or
+// nil if it declares none.
 func planOf(g *gen.Graph) *plan {
 	p, _ := g.Config.Annotations[entcounter.AnnotationName].(*plan)
 	return p

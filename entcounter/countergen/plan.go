@@ -15,10 +15,12 @@ import (
 // plan is everything that the templates need to know about the counters of one
 // graph.
 type plan struct {
-	Counters []*counter
+	Counters  []*counter
+	Sequences []*sequence
 	// Tables that the runtime must know, sorted by name.
 	Tables []*entcounter.Table
-	// Migrate lists the generated tables: two for each counter, then the locks.
+	// Migrate lists the generated tables: two for each counter, then the locks, then
+	// one for each sequence.
 	Migrate []*schema.Table
 	// Sqlgraph lists what the drop-in package exports.
 	Sqlgraph *exports
@@ -68,21 +70,25 @@ func (m *measure) StructField() string { return pascal(m.Name) }
 // Constant returns the name of the column's constant in the view's package.
 func (m *measure) Constant() string { return "Field" + pascal(m.Name) }
 
-// newPlan reads and checks the counters that the types of a graph declare. It
-// returns nil if there are none.
+// newPlan reads and checks the counters and sequences that the types of a graph
+// declare. It returns nil if there are none.
 func newPlan(g *gen.Graph) (*plan, error) {
 	declared, err := declarations(g)
-	if err != nil || len(declared) == 0 {
+	if err != nil {
+		return nil, err
+	}
+	sequences, err := declaredSequences(g)
+	if err != nil || len(declared)+len(sequences) == 0 {
 		return nil, err
 	}
 	if g.Storage == nil || g.Storage.Name != "sql" {
-		return nil, declared[0].Parts[0].errorf("counters need an SQL database: generate with the storage driver %q", "sql")
+		return nil, fmt.Errorf("entcounter: counters and sequences need an SQL database: generate with the storage driver %q", "sql")
 	}
 	tables, err := g.Tables()
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{Counters: declared}
+	p := &plan{Counters: declared, Sequences: sequences}
 	if err := checkNames(g, p.Counters, tables); err != nil {
 		return nil, err
 	}
@@ -94,7 +100,14 @@ func newPlan(g *gen.Graph) (*plan, error) {
 	if p.Tables, err = reach(p.Counters, tables); err != nil {
 		return nil, err
 	}
-	p.Migrate = migrateTables(p.Counters, tables)
+	if err := resolveSequences(g, sequences, p.Counters, tables); err != nil {
+		return nil, err
+	}
+	p.Tables = withNumbered(p.Tables, sequences, tables)
+	if len(p.Counters) > 0 {
+		p.Migrate = migrateTables(p.Counters, tables)
+	}
+	p.Migrate = append(p.Migrate, sequenceTables(sequences, tables)...)
 	return p, nil
 }
 

@@ -459,7 +459,7 @@ func TestDeclarationOnGremlin(t *testing.T) {
 	}
 	g.Storage = storage
 	_, err = newPlan(g)
-	if err == nil || !strings.Contains(err.Error(), "counters need an SQL database") {
+	if err == nil || !strings.Contains(err.Error(), "counters and sequences need an SQL database") {
 		t.Errorf("unexpected error: %v", err)
 	}
 }

@@ -38,3 +38,35 @@ DELETE FROM "file_counter_journal" WHERE "dataset_id" = $1
 SELECT * FROM (SELECT "dataset_id", "status", CAST(SUM("count") AS BIGINT) AS "count", CAST(SUM("bytes") AS BIGINT) AS "bytes", MAX("updated_at") AS "updated_at", SUM("pending") AS "pending" FROM (SELECT "dataset_id", "status", "count" AS "count", "bytes" AS "bytes", "updated_at" AS "updated_at", 0 AS "pending" FROM "file_counters" AS "file_counters" WHERE "file_counters"."dataset_id" = $1 AND "file_counters"."status" IN ($2, $3) UNION ALL SELECT "dataset_id", "status", "count_delta" AS "count", "bytes_delta" AS "bytes", "inserted_at" AS "updated_at", 1 AS "pending" FROM "file_counter_journal" AS "file_counters" WHERE "file_counters"."dataset_id" = $4 AND "file_counters"."status" IN ($5, $6)) AS "deltas" GROUP BY "dataset_id", "status") AS "file_counters"
 -- [7 new copied 7 new copied]
 
+-- draw numbers of Task.number
+INSERT INTO "task_number_sequence" AS "s" ("project_id", "next_number") VALUES ($1, 0) ON CONFLICT ("project_id") DO UPDATE SET "next_number" = CASE WHEN "s"."next_number" = 0 THEN 0 ELSE "s"."next_number" + $2 END RETURNING "next_number"
+-- [7 3]
+
+-- greatest number
+SELECT MAX("number") FROM "tasks" WHERE "project_id" = $1
+-- [7]
+
+-- next number
+UPDATE "task_number_sequence" SET "next_number" = $1 WHERE "project_id" = $2
+-- [42 7]
+
+-- numbers back
+UPDATE "task_number_sequence" SET "next_number" = "next_number" - $1 WHERE "project_id" = $2
+-- [3 7]
+
+-- draw numbers of Invoice.key
+INSERT INTO "group" AS "s" ("id", "next_number") VALUES ($1, 0) ON CONFLICT ("id") DO UPDATE SET "next_number" = CASE WHEN "s"."next_number" = 0 THEN 0 ELSE "s"."next_number" + $2 END RETURNING "next_number"
+-- [1 3]
+
+-- greatest number
+SELECT MAX("key") FROM "select"
+-- []
+
+-- next number
+UPDATE "group" SET "next_number" = $1 WHERE "id" = $2
+-- [42 1]
+
+-- numbers back
+UPDATE "group" SET "next_number" = "next_number" - $1 WHERE "id" = $2
+-- [3 1]
+

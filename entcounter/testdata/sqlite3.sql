@@ -46,3 +46,35 @@ DELETE FROM `file_counter_journal` WHERE `dataset_id` = ?
 SELECT * FROM (SELECT `dataset_id`, `status`, SUM(`count`) AS `count`, SUM(`bytes`) AS `bytes`, CAST(MAX(`updated_at`) AS TEXT) AS `updated_at`, SUM(`pending`) AS `pending` FROM (SELECT `dataset_id`, `status`, `count` AS `count`, `bytes` AS `bytes`, `updated_at` AS `updated_at`, 0 AS `pending` FROM `file_counters` AS `file_counters` WHERE `file_counters`.`dataset_id` = ? AND `file_counters`.`status` IN (?, ?) UNION ALL SELECT `dataset_id`, `status`, `count_delta` AS `count`, `bytes_delta` AS `bytes`, `inserted_at` AS `updated_at`, 1 AS `pending` FROM `file_counter_journal` AS `file_counters` WHERE `file_counters`.`dataset_id` = ? AND `file_counters`.`status` IN (?, ?)) AS `deltas` GROUP BY `dataset_id`, `status`) AS `file_counters`
 -- [7 new copied 7 new copied]
 
+-- draw numbers of Task.number
+INSERT INTO `task_number_sequence` AS `s` (`project_id`, `next_number`) VALUES (?, 0) ON CONFLICT (`project_id`) DO UPDATE SET `next_number` = CASE WHEN `s`.`next_number` = 0 THEN 0 ELSE `s`.`next_number` + ? END RETURNING `next_number`
+-- [7 3]
+
+-- greatest number
+SELECT MAX(`number`) FROM `tasks` WHERE `project_id` = ?
+-- [7]
+
+-- next number
+UPDATE `task_number_sequence` SET `next_number` = ? WHERE `project_id` = ?
+-- [42 7]
+
+-- numbers back
+UPDATE `task_number_sequence` SET `next_number` = `next_number` - ? WHERE `project_id` = ?
+-- [3 7]
+
+-- draw numbers of Invoice.key
+INSERT INTO `group` AS `s` (`id`, `next_number`) VALUES (?, 0) ON CONFLICT (`id`) DO UPDATE SET `next_number` = CASE WHEN `s`.`next_number` = 0 THEN 0 ELSE `s`.`next_number` + ? END RETURNING `next_number`
+-- [1 3]
+
+-- greatest number
+SELECT MAX(`key`) FROM `select`
+-- []
+
+-- next number
+UPDATE `group` SET `next_number` = ? WHERE `id` = ?
+-- [42 1]
+
+-- numbers back
+UPDATE `group` SET `next_number` = `next_number` - ? WHERE `id` = ?
+-- [3 1]
+

@@ -21,6 +21,7 @@ import (
 	"github.com/entcounter/entcounter/ent"
 	"github.com/entcounter/entcounter/ent/file"
 	"github.com/entcounter/entcounter/ent/filecounters"
+	"github.com/entcounter/entcounter/examples/internal/database"
 	"github.com/entcounter/entcounter/internal/testdb"
 )
 
@@ -38,11 +39,11 @@ func random(t *testing.T) *rand.Rand {
 // newApp returns a run on a database, whose output goes to the test's log when it fails.
 func newApp(t *testing.T, db *testdb.Database, root string) *app {
 	t.Helper()
-	src, err := parseDSN(db.DSN)
+	src, err := database.Parse(db.DSN, "files")
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, _, err := src.open(t.Context(), 4+spareConnections)
+	client, _, err := open(t.Context(), src, 4+spareConnections)
 	if err != nil {
 		t.Fatal(err)
 	}
