@@ -72,7 +72,9 @@ func (d *Definition) Lookup(keys [][]any) (*Lookup, error) {
 
 // Predicate restricts a query of the counter to the keys. What all keys have in
 // common is an equality, the last column is a list, and in between are
-// alternatives: every engine reads that as ranges of the key's index.
+// alternatives: every engine reads that as ranges of the key's index. SQLite takes
+// a list of tuples in their place, since the time that it needs to plan
+// alternatives grows with the square of their number.
 func (l *Lookup) Predicate(s *sql.Selector) {
 	if len(l.keys) == 0 {
 		s.Where(sql.False())
@@ -95,6 +97,9 @@ func (l *Lookup) conditions(s *sql.Selector, keys [][]any, column int) []*sql.Pr
 		if column == len(l.definition.Key)-1 {
 			return append(conditions, sql.In(name, values...))
 		}
+		if s.Dialect() == dialect.SQLite {
+			return append(conditions, inTuples(s.Columns(l.definition.keyNames()[column:]...), keys, column))
+		}
 		alternatives := make([]*sql.Predicate, len(groups))
 		for i, group := range groups {
 			alternatives[i] = sql.And(append([]*sql.Predicate{sql.EQ(name, values[i])}, l.conditions(s, group, column+1)...)...)
@@ -102,6 +107,27 @@ func (l *Lookup) conditions(s *sql.Selector, keys [][]any, column int) []*sql.Pr
 		return append(conditions, anyOf(alternatives))
 	}
 	return conditions
+}
+
+// inTuples returns the condition that columns are, from the given column of the
+// key on, one of the keys.
+func inTuples(names []string, keys [][]any, column int) *sql.Predicate {
+	return sql.P(func(b *sql.Builder) {
+		b.Wrap(func(b *sql.Builder) { b.IdentComma(names...) }).WriteString(" IN ").Wrap(func(b *sql.Builder) {
+			writeValues(b, len(keys), func(i int) []any { return keys[i][column:] })
+		})
+	})
+}
+
+// writeValues writes rows as a table of SQLite.
+func writeValues(b *sql.Builder, n int, row func(i int) []any) {
+	b.WriteString("VALUES ")
+	for i := range n {
+		if i > 0 {
+			b.Comma()
+		}
+		b.Wrap(func(b *sql.Builder) { b.Args(row(i)...) })
+	}
 }
 
 // anyOf returns the disjunction of predicates, as a tree that is not too deep for
@@ -139,6 +165,13 @@ func groupBy(keys [][]any, column int) (values []any, groups [][][]any) {
 // database knows what is equal, which of the values asked for equal the row's: a
 // text of one digit for each, 1 or 0.
 func (l *Lookup) Mark(s *sql.Selector) {
+	if len(l.compared) == 0 {
+		return
+	}
+	if s.Dialect() == dialect.SQLite {
+		l.join(s)
+		return
+	}
 	for _, c := range l.compared {
 		name := s.C(l.definition.Key[c.column].Name)
 		s.AppendSelectExprAs(sql.ExprFunc(func(b *sql.Builder) {
@@ -147,6 +180,31 @@ func (l *Lookup) Mark(s *sql.Selector) {
 			})
 		}), c.mark())
 	}
+}
+
+// askedKey is the column that tells which key a row answers for, where each row
+// is joined with the keys: it answers as often as it is asked for.
+const askedKey = "entcounter_key"
+
+// join makes a query tell which of the keys each row answers for.
+func (l *Lookup) join(s *sql.Selector) {
+	b := sql.Dialect(s.Dialect())
+	columns := make([]string, len(l.definition.Key))
+	asked := b.Select().AppendSelectExprAs(sql.Raw("column1"), askedKey)
+	for i := range columns {
+		columns[i] = fmt.Sprintf("%s_%d", askedKey, i)
+		asked.AppendSelectExprAs(sql.Raw(fmt.Sprintf("column%d", i+2)), columns[i])
+	}
+	asked.FromExpr(sql.ExprFunc(func(b *sql.Builder) {
+		b.Wrap(func(b *sql.Builder) {
+			writeValues(b, len(l.keys), func(i int) []any { return append([]any{i}, l.keys[i]...) })
+		})
+	})).As("entcounter_keys")
+	s.Join(asked)
+	for i, k := range l.definition.Key {
+		s.On(s.C(k.Name), asked.C(columns[i]))
+	}
+	s.AppendSelect(asked.C(askedKey))
 }
 
 func (c comparedColumn) mark() string { return fmt.Sprintf("entcounter_key_%d", c.column) }
@@ -193,6 +251,13 @@ func (l *Lookup) Positions(key []any, value func(column string) (any, error)) ([
 	}
 	if len(l.compared) == 0 {
 		return l.positions[encodeKey(normal)], nil
+	}
+	if v, err := value(askedKey); err == nil {
+		i, ok := v.(int64)
+		if !ok || i < 0 || i >= int64(len(l.keys)) {
+			return nil, fmt.Errorf("entcounter: reading counter %s: unexpected mark %v of type %T", l.definition.Name, v, v)
+		}
+		return l.positions[encodeKey(l.keys[i])], nil
 	}
 	marks := make([]string, len(l.compared))
 	for i, c := range l.compared {
