@@ -54,7 +54,7 @@ func TestSQLText(t *testing.T) {
 			show("delete a scope", func(w *writer) { deleteByScope(w, d.Journal, d, []any{int64(7)}) })
 			show("read", func(w *writer) {
 				where := conjuncts(name, d.Table, sql.And(sql.EQ("dataset_id", 7), sql.GT("count", 1), sql.In("status", "new", "copied")))
-				query, args := sql.Dialect(name).Select().From(d.source(name, where)).Query()
+				query, args := sql.Dialect(name).Select().From(d.source(name, where, nil)).Query()
 				w.sql(query)
 				w.args = args
 			})

@@ -18,6 +18,9 @@ type Lookup struct {
 	definition *Definition
 	keys       [][]any          // normalised, each once
 	positions  map[string][]int // where a key stands among those asked for, by its encoding
+	// candidates are the keys that agree with a row in all columns that Go can
+	// compare, by the encoding of these.
+	candidates map[string][][]any
 	// compared are the columns in which only the database knows what is equal:
 	// upper and lower case, accents and trailing spaces count or do not by its
 	// collation. It marks each row with the values asked for that equal the row's.
@@ -51,8 +54,13 @@ func (d *Definition) Lookup(keys [][]any) (*Lookup, error) {
 	if len(l.keys) < 2 {
 		return l, nil // whatever is found is what was asked for
 	}
+	l.candidates = make(map[string][][]any)
+	for _, key := range l.keys {
+		id := l.comparable(key)
+		l.candidates[id] = append(l.candidates[id], key)
+	}
 	for i, column := range d.Key {
-		if column.Faithful && column.Type != field.TypeString {
+		if column.comparable() {
 			continue
 		}
 		c := comparedColumn{column: i, index: make(map[string]int)}
@@ -68,6 +76,21 @@ func (d *Definition) Lookup(keys [][]any) (*Lookup, error) {
 		}
 	}
 	return l, nil
+}
+
+// comparable reports whether the database holds values of a column equal exactly
+// if they are equal in Go.
+func (c Column) comparable() bool { return c.Faithful && c.Type != field.TypeString }
+
+// comparable encodes the values of a key that can be compared in Go.
+func (l *Lookup) comparable(key []any) string {
+	var values []any
+	for i, column := range l.definition.Key {
+		if column.comparable() {
+			values = append(values, key[i])
+		}
+	}
+	return encodeKey(values)
 }
 
 // Predicate restricts a query of the counter to the keys. What all keys have in
@@ -249,9 +272,6 @@ func (l *Lookup) Positions(key []any, value func(column string) (any, error)) ([
 	if err != nil {
 		return nil, err
 	}
-	if len(l.compared) == 0 {
-		return l.positions[encodeKey(normal)], nil
-	}
 	if v, err := value(askedKey); err == nil {
 		i, ok := v.(int64)
 		if !ok || i < 0 || i >= int64(len(l.keys)) {
@@ -276,35 +296,47 @@ func (l *Lookup) Positions(key []any, value func(column string) (any, error)) ([
 		}
 	}
 	var positions []int
-	for _, asked := range l.keys {
-		if l.answers(normal, marks, asked) {
+	for _, asked := range l.candidates[l.comparable(normal)] {
+		if l.answers(marks, asked) {
 			positions = append(positions, l.positions[encodeKey(asked)]...)
 		}
 	}
 	return positions, nil
 }
 
-// answers reports whether the database holds a row's key and an asked key equal.
-func (l *Lookup) answers(row []any, marks []string, asked []any) bool {
-	for i := range asked {
-		j := slices.IndexFunc(l.compared, func(c comparedColumn) bool { return c.column == i })
-		switch {
-		case j >= 0:
-			if marks[j][l.compared[j].index[encodeKey(asked[i:i+1])]] != '1' {
-				return false
-			}
-		case l.definition.Key[i].Faithful && l.definition.Key[i].Type != field.TypeString:
-			if encodeKey(row[i:i+1]) != encodeKey(asked[i:i+1]) {
-				return false
-			}
+// answers reports whether the database holds a key equal to a row with these marks,
+// given that they agree in the columns that Go can compare. Where a column has no
+// mark, all keys have one value, which is what the row was found by.
+func (l *Lookup) answers(marks []string, key []any) bool {
+	for i, c := range l.compared {
+		if marks[i][c.index[encodeKey(key[c.column:c.column+1])]] != '1' {
+			return false
 		}
-		// Else all keys asked for have one value in the column, which is what the
-		// row was found by.
 	}
 	return true
 }
 
 func encodeKey(key []any) string { return string(appendKey(nil, key)) }
+
+// After returns a predicate that restricts a query of the counter to keys that
+// come after a key, in the order of the key. It begins with a comparison of the
+// first column by itself, which every engine reads as one range of an index.
+func (d *Definition) After(key []any) func(*sql.Selector) {
+	return func(s *sql.Selector) {
+		values, err := d.key(key, len(d.Key))
+		if err != nil {
+			s.AddError(fmt.Errorf("entcounter: reading counter %s after a key: %w", d.Name, err))
+			return
+		}
+		last := len(values) - 1
+		after := sql.GT(s.C(d.Key[last].Name), values[last])
+		for i := last - 1; i >= 0; i-- {
+			c := s.C(d.Key[i].Name)
+			after = sql.And(sql.GTE(c, values[i]), sql.Or(sql.GT(c, values[i]), sql.And(sql.EQ(c, values[i]), after)))
+		}
+		s.Where(after)
+	}
+}
 
 // Prefix returns a predicate that restricts a query of the counter to keys that
 // begin with the given values.
@@ -359,8 +391,9 @@ func (t *Time) Scan(src any) error {
 	return fmt.Errorf("entcounter: cannot read %v of type %T as a time", src, src)
 }
 
-// Amount scans a sum of a measure, which most databases yield as a DECIMAL. NULL,
-// the sum of nothing, is zero; a sum beyond BIGINT is [ErrOverflow].
+// Amount scans a sum of a measure, such as one that ent's Aggregate makes. Most
+// databases yield it as a DECIMAL. NULL, the sum of nothing, is zero; a sum beyond
+// BIGINT is [ErrOverflow].
 type Amount int64
 
 // Scan implements sql.Scanner.
@@ -385,15 +418,4 @@ func (a *Amount) Scan(src any) error {
 		}
 	}
 	return fmt.Errorf("entcounter: cannot read %v of type %T as a sum", src, src)
-}
-
-// TotalError completes an error of a query that sums over the counter's rows.
-func (d *Definition) TotalError(err error) error {
-	if err == nil {
-		return nil
-	}
-	if overflows(err) && !errors.Is(err, ErrOverflow) {
-		err = fmt.Errorf("%w: %w", ErrOverflow, err)
-	}
-	return fmt.Errorf("entcounter: summing counter %s: %w", d.Name, err)
 }
