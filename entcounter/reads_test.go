@@ -458,4 +458,3 @@ func (f *fixture) checkDistribution(t *testing.T, r *rand.Rand, what string, pre
 func showDistribution(d Distribution[*sample]) string {
 	return fmt.Sprintf("%d rows, %d values, %d pending, from %v to %v, %v, %v", d.Rows, d.Distinct, d.Pending, d.Min, d.Max, d.Percentiles, d.Continuous)
 }
-
