@@ -39,6 +39,8 @@ type Declaration struct {
 	// ReadIndexes are further indexes on the counter and journal tables, each
 	// an ordered list of key fields.
 	ReadIndexes [][]string `json:"read_indexes,omitempty"`
+	// Reads are the key fields that reads fix, where an index is expected.
+	Reads [][]string `json:"reads,omitempty"`
 }
 
 // MeasureDeclaration is one additive quantity of a counter.
@@ -97,9 +99,18 @@ func Sum(name, field string) Option {
 
 // ReadIndex adds an index over the given key fields to the counter and the
 // journal table, for reads that fix no prefix of the key. Every index on the
-// journal is paid on every write.
+// journal is paid on every write. See [Reads].
 func ReadIndex(fields ...string) Option {
 	return func(d *Declaration) { d.ReadIndexes = append(d.ReadIndexes, fields) }
+}
+
+// Reads declares that the application reads by the given key fields: that it fixes
+// each of them to a value or a list of values, in whatever order. It changes
+// nothing that is generated. Where neither the key nor a [ReadIndex] begins with
+// these fields, code generation warns on standard error that such a read scans both
+// tables.
+func Reads(fields ...string) Option {
+	return func(d *Declaration) { d.Reads = append(d.Reads, fields) }
 }
 
 // Name implements [schema.Annotation].

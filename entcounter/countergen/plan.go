@@ -146,6 +146,9 @@ func (c *counter) resolve(tables []*schema.Table) error {
 	if err := c.checkReadIndexes(); err != nil {
 		return err
 	}
+	if err := c.checkReads(); err != nil {
+		return err
+	}
 	source := &entcounter.Source{Table: c.Owner.Table()}
 	c.Definition = &entcounter.Definition{
 		Name:    c.Name,
