@@ -1,6 +1,8 @@
 package entcounter
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -10,6 +12,7 @@ import (
 
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
+	"entgo.io/ent/dialect/sql/sqlgraph"
 )
 
 var updateGolden = flag.Bool("update", false, "write what the SQL tests expect, rather than compare with it")
@@ -58,9 +61,57 @@ func TestSQLText(t *testing.T) {
 				w.sql(query)
 				w.args = args
 			})
+			for _, read := range []struct {
+				what string
+				run  func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error
+			}{
+				{"page of keys", func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+					spec.Predicate, spec.Order, spec.Limit = d.After([]any{7, "new"}), nil, 100
+					return (&Schema{Counters: []*Definition{d}}).QueryNodes(t.Context(), drv, spec)
+				}},
+				{"total", func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+					spec.Predicate, spec.Order = sql.FieldIn("status", "new", "copied"), nil
+					return d.RollUp(t.Context(), drv, spec)
+				}},
+				{"largest totals of keys with counts", func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+					spec.Predicate, spec.Order, spec.Limit = sql.FieldGT("count", 0), sql.OrderByField("bytes", sql.OrderDesc()).ToFunc(), 10
+					return d.RollUp(t.Context(), drv, spec, "dataset_id")
+				}},
+				{"distribution", func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+					spec.Predicate, spec.Order = sql.FieldEQ("status", "new"), nil
+					_, err := d.distribute(t.Context(), drv, spec, "dataset_id", "count", []float64{0.5})
+					return err
+				}},
+			} {
+				show(read.what, func(w *writer) {
+					drv := &textDriver{name: name}
+					f := &fixture{Handle: &Handle{def: d}}
+					if err := read.run(drv, f.nodesSpec(new([]node), nil)); !errors.Is(err, errOnlyText) {
+						t.Fatalf("%s: %v", read.what, err)
+					}
+					w.sql(drv.query)
+					w.args = drv.args
+				})
+			}
 			compareGolden(t, filepath.Join("testdata", name+".sql"), out.String())
 		})
 	}
+}
+
+// textDriver remembers a query and does not run it.
+type textDriver struct {
+	dialect.Driver
+	name, query string
+	args        []any
+}
+
+var errOnlyText = errors.New("only text")
+
+func (d *textDriver) Dialect() string { return d.name }
+
+func (d *textDriver) Query(_ context.Context, query string, args, _ any) error {
+	d.query, d.args = query, args.([]any)
+	return errOnlyText
 }
 
 func compareGolden(t *testing.T, path, got string) {
