@@ -458,3 +458,38 @@ func (f *fixture) checkDistribution(t *testing.T, r *rand.Rand, what string, pre
 func showDistribution(d Distribution[*sample]) string {
 	return fmt.Sprintf("%d rows, %d values, %d pending, from %v to %v, %v, %v", d.Rows, d.Distinct, d.Pending, d.Min, d.Max, d.Percentiles, d.Continuous)
 }
+
+// Percentiles are what the SQL standard says: of the rows 10, 20, … 100, the median
+// is 50 or 55.
+func TestPercentiles(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		f := newFixture(t, db)
+		for i := range int64(10) {
+			f.journal(t, delta(10*(i+1), "new", 1, 1), delta(10*(i+1), "copied", 1, -1), delta(10*(i+1), "copied", -1, 0))
+			if i == 4 {
+				f.foldAll(t)
+			}
+		}
+		fractions := []float64{0, 0.05, 0.1, 0.25, 0.5, 0.51, 0.9, 0.95, 1}
+		var nodes []node
+		spec := f.nodesSpec(&nodes, nil)
+		spec.Order = nil
+		d, err := Distribute(t.Context(), f.drv, f.def, spec, &nodes, func() node { return node{} }, "dataset_id", "count", fractions...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var discrete []int64
+		for _, n := range d.Percentiles {
+			discrete = append(discrete, n.dataset)
+		}
+		wantEqual(t, discrete, []int64{10, 10, 10, 30, 50, 60, 90, 100, 100})
+		for i, want := range []float64{10, 14.5, 19, 32.5, 55, 55.9, 91, 95.5, 100} {
+			if math.Abs(d.Continuous[i]-want) > 1e-9 {
+				t.Errorf("percentile %g is %g, not %g", fractions[i], d.Continuous[i], want)
+			}
+		}
+		if d.Rows != 10 || d.Distinct != 10 || d.Min.dataset != 10 || d.Max.dataset != 100 || d.Pending != 15 {
+			t.Errorf("got %+v", d)
+		}
+	})
+}
