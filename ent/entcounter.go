@@ -64,7 +64,7 @@ func (c *FileCountersClient) Read(ctx context.Context, key filecounters.Key) (*F
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *FileCountersClient) ReadMany(ctx context.Context, keys ...filecounters.Key) ([]*FileCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil

@@ -82,7 +82,7 @@ func (c *AttachmentCountersClient) Read(ctx context.Context, key attachmentcount
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *AttachmentCountersClient) ReadMany(ctx context.Context, keys ...attachmentcounters.Key) ([]*AttachmentCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -373,7 +373,7 @@ func (c *UploadCountersClient) Read(ctx context.Context, key uploadcounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *UploadCountersClient) ReadMany(ctx context.Context, keys ...uploadcounters.Key) ([]*UploadCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -660,7 +660,7 @@ func (c *BlobCountersClient) Read(ctx context.Context, key blobcounters.Key) (*B
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *BlobCountersClient) ReadMany(ctx context.Context, keys ...blobcounters.Key) ([]*BlobCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -940,7 +940,7 @@ func (c *CardCountersClient) Read(ctx context.Context, key cardcounters.Key) (*C
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *CardCountersClient) ReadMany(ctx context.Context, keys ...cardcounters.Key) ([]*CardCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1218,7 +1218,7 @@ func (c *CardColorCountersClient) Read(ctx context.Context, key cardcolorcounter
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *CardColorCountersClient) ReadMany(ctx context.Context, keys ...cardcolorcounters.Key) ([]*CardColorCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1498,7 +1498,7 @@ func (c *DeviceCountersClient) Read(ctx context.Context, key devicecounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *DeviceCountersClient) ReadMany(ctx context.Context, keys ...devicecounters.Key) ([]*DeviceCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1778,7 +1778,7 @@ func (c *FolderCountersClient) Read(ctx context.Context, key foldercounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *FolderCountersClient) ReadMany(ctx context.Context, keys ...foldercounters.Key) ([]*FolderCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2067,7 +2067,7 @@ func (c *MemberCountersClient) Read(ctx context.Context, key membercounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *MemberCountersClient) ReadMany(ctx context.Context, keys ...membercounters.Key) ([]*MemberCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2356,7 +2356,7 @@ func (c *MemoCountersClient) Read(ctx context.Context, key memocounters.Key) (*M
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *MemoCountersClient) ReadMany(ctx context.Context, keys ...memocounters.Key) ([]*MemoCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2645,7 +2645,7 @@ func (c *ChildCountersClient) Read(ctx context.Context, key childcounters.Key) (
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *ChildCountersClient) ReadMany(ctx context.Context, keys ...childcounters.Key) ([]*ChildCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2925,7 +2925,7 @@ func (c *KindCountersClient) Read(ctx context.Context, key kindcounters.Key) (*K
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *KindCountersClient) ReadMany(ctx context.Context, keys ...kindcounters.Key) ([]*KindCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -3203,7 +3203,7 @@ func (c *TaskTierCountersClient) Read(ctx context.Context, key tasktiercounters.
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TaskTierCountersClient) ReadMany(ctx context.Context, keys ...tasktiercounters.Key) ([]*TaskTierCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -3483,7 +3483,7 @@ func (c *TaskCountersClient) Read(ctx context.Context, key taskcounters.Key) (*T
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TaskCountersClient) ReadMany(ctx context.Context, keys ...taskcounters.Key) ([]*TaskCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -3776,7 +3776,7 @@ func (c *OwnerCountersClient) Read(ctx context.Context, key ownercounters.Key) (
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *OwnerCountersClient) ReadMany(ctx context.Context, keys ...ownercounters.Key) ([]*OwnerCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -4054,7 +4054,7 @@ func (c *ReviewCountersClient) Read(ctx context.Context, key reviewcounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *ReviewCountersClient) ReadMany(ctx context.Context, keys ...reviewcounters.Key) ([]*ReviewCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -4341,7 +4341,7 @@ func (c *TokenCountersClient) Read(ctx context.Context, key tokencounters.Key) (
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TokenCountersClient) ReadMany(ctx context.Context, keys ...tokencounters.Key) ([]*TokenCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -4621,7 +4621,7 @@ func (c *TokenNameCountersClient) Read(ctx context.Context, key tokennamecounter
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TokenNameCountersClient) ReadMany(ctx context.Context, keys ...tokennamecounters.Key) ([]*TokenNameCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -4899,7 +4899,7 @@ func (c *MarriageCountersClient) Read(ctx context.Context, key marriagecounters.
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *MarriageCountersClient) ReadMany(ctx context.Context, keys ...marriagecounters.Key) ([]*MarriageCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -5177,7 +5177,7 @@ func (c *TenantUserCountersClient) Read(ctx context.Context, key tenantusercount
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TenantUserCountersClient) ReadMany(ctx context.Context, keys ...tenantusercounters.Key) ([]*TenantUserCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
