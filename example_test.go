@@ -70,14 +70,14 @@ func Example() {
 	// Output: 2 files copied, 30 bytes
 }
 
-// Total sums over a prefix of the key, and Query is an ordinary ent query.
+// Total sums over a scope, and Query is an ordinary ent query.
 func Example_query() {
 	ctx := context.Background()
 	client, dataset, ids, remove := open(ctx)
 	defer remove()
 	client.File.UpdateOneID(ids[0]).SetStatus(file.StatusFailed).ExecX(ctx)
 
-	total, err := client.FileCounters.Total(ctx, filecounters.Scope{DatasetID: &dataset})
+	total, err := client.FileCounters.Total(ctx, filecounters.ScopeOf(dataset))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -98,6 +98,94 @@ func Example_query() {
 	// 3 files, 60 bytes
 	// Failed 1 10
 	// New 2 50
+}
+
+// Totals are over any keys, and by any key fields: here of the statuses with most
+// bytes, over all datasets. Equal ones are in the order of the status.
+func Example_totals() {
+	ctx := context.Background()
+	client, _, ids, remove := open(ctx)
+	defer remove()
+	client.File.UpdateOneID(ids[0]).SetStatus(file.StatusFailed).ExecX(ctx)
+	client.File.UpdateOneID(ids[2]).SetStatus(file.StatusCopied).ExecX(ctx)
+
+	total, err := client.FileCounters.Query().
+		Where(filecounters.StatusIn(file.StatusNew, file.StatusFailed)).
+		Total(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(total.Count, "files,", total.Bytes, "bytes,", total.Pending, "journal rows added")
+
+	top, err := client.FileCounters.Query().
+		Order(filecounters.ByBytes(entsql.OrderDesc())).
+		Limit(2).
+		TotalBy(ctx, filecounters.FieldStatus)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, row := range top {
+		fmt.Println(row.Status, row.Count, row.Bytes)
+	}
+
+	// Output:
+	// 2 files, 30 bytes, 6 journal rows added
+	// Copied 1 30
+	// New 1 20
+}
+
+// Distribution answers what cannot be added up: how many datasets have new files,
+// and in which dataset the file in the middle is.
+func Example_distribution() {
+	ctx := context.Background()
+	client, first, _, remove := open(ctx)
+	defer remove()
+	second := client.Dataset.Create().SetName("second").SaveX(ctx).ID
+	client.File.Create().SetDatasetID(second).SetPath("x").SetSize(1).ExecX(ctx)
+
+	d, err := client.FileCounters.Query().
+		Where(filecounters.StatusEQ(file.StatusNew)).
+		Distribution(ctx, filecounters.FieldDatasetID, filecounters.FieldCount, 0.5)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(d.Rows, "files in", d.Distinct, "datasets")
+	fmt.Println(d.Min.DatasetID == first, d.Max.DatasetID == second, d.Percentiles[0].DatasetID == first)
+
+	// Output:
+	// 4 files in 2 datasets
+	// true true true
+}
+
+// All keys are read page by page while writers and folds go on.
+func Example_pages() {
+	ctx := context.Background()
+	client, _, ids, remove := open(ctx)
+	defer remove()
+	client.File.UpdateOneID(ids[0]).SetStatus(file.StatusCopied).ExecX(ctx)
+	client.File.UpdateOneID(ids[1]).SetStatus(file.StatusFailed).ExecX(ctx)
+
+	const size = 2
+	query := client.FileCounters.Query()
+	for {
+		page, err := query.Limit(size).All(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, row := range page {
+			fmt.Println(row.Status, row.Count)
+		}
+		if len(page) < size {
+			break
+		}
+		last := page[len(page)-1]
+		query = client.FileCounters.Query().After(filecounters.Key{DatasetID: last.DatasetID, Status: last.Status})
+	}
+
+	// Output:
+	// Copied 1
+	// Failed 1
+	// New 1
 }
 
 // A worker folds all counters until its context ends.
@@ -184,7 +272,7 @@ func Example_rebuild() {
 		log.Fatal(err)
 	}
 
-	scope := filecounters.Scope{DatasetID: &dataset}
+	scope := filecounters.ScopeOf(dataset)
 	for drift, err := range client.FileCounters.Verify(ctx, scope) {
 		if err != nil {
 			log.Fatal(err)

@@ -5,9 +5,10 @@ package ent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
-	"time"
 
+	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"github.com/entcounter/entcounter/ent/filecounters"
 	"github.com/entcounter/entcounter/ent/internal/sqlgraph"
@@ -77,7 +78,7 @@ func (c *FileCountersClient) Read(ctx context.Context, key filecounters.Key) (*F
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *FileCountersClient) ReadMany(ctx context.Context, keys ...filecounters.Key) ([]*FileCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -129,30 +130,106 @@ func (c *FileCountersClient) Total(ctx context.Context, scope filecounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Bytes     entcounter.Amount `sql:"bytes"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(filecounters.FieldCount), filecounters.FieldCount),
-		As(Sum(filecounters.FieldBytes), filecounters.FieldBytes),
-		As(Max(filecounters.FieldUpdatedAt), filecounters.FieldUpdatedAt),
-		As(Sum(filecounters.FieldPending), filecounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *FileCountersQuery) Total(ctx context.Context) (filecounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return filecounters.Totals{}, c.definition().TotalError(err)
+		return filecounters.Totals{}, err
 	}
 	var totals filecounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = filecounters.Totals{
-			Measures:  filecounters.Measures{Count: int64(s.Count), Bytes: int64(s.Bytes)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  filecounters.Measures{Count: row.Count, Bytes: row.Bytes},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.FileCounters.Query().
+//		Order(filecounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, filecounters.FieldDatasetID)
+func (q *FileCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*FileCounters, error) {
+	return fileCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *FileCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*FileCounters) ([]*FileCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.FileCounters.Query().
+//		Distribution(ctx, filecounters.FieldDatasetID, filecounters.FieldCount, 0.5, 0.95)
+func (q *FileCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*FileCounters], error) {
+	return fileCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *FileCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*FileCounters) (entcounter.Distribution[*FileCounters], error) {
+		zero := func() *FileCounters { return &FileCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (DatasetID, Status), for reading page after page:
+//
+//	page, err := client.FileCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *FileCountersQuery) After(key filecounters.Key) *FileCountersQuery {
+	return q.Where(q.definition().After(fileCountersKeyValues(key)))
+}
+
+func (q *FileCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("File")
+}
+
+// fileCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func fileCountersRead[V any](
+	ctx context.Context, q *FileCountersQuery, op string,
+	read func(ctx context.Context, q *FileCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*FileCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*FileCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter File: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*FileCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*FileCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &FileCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by

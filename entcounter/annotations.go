@@ -48,6 +48,8 @@ type Declaration struct {
 	// ReadIndexes are further indexes on the counter and journal tables, each
 	// an ordered list of key columns.
 	ReadIndexes [][]string `json:"read_indexes,omitempty"`
+	// Reads are the key columns that reads fix, where an index is expected.
+	Reads [][]string `json:"reads,omitempty"`
 }
 
 // KeyDeclaration is one column of a key.
@@ -197,9 +199,18 @@ func SumDecimal(name, field string, scale int, conditions ...Condition) Option {
 
 // ReadIndex adds an index over the given key columns to the counter and the
 // journal table, for reads that fix no prefix of the key. Every index on the
-// journal is paid on every write.
+// journal is paid on every write. See [Reads].
 func ReadIndex(columns ...string) Option {
 	return func(d *Declaration) { d.ReadIndexes = append(d.ReadIndexes, columns) }
+}
+
+// Reads declares that the application reads by the given key columns: that it fixes
+// each of them to a value or a list of values, in whatever order. It changes
+// nothing that is generated. Where neither the key nor a [ReadIndex] begins with
+// these columns, code generation warns on standard error that such a read scans both
+// tables.
+func Reads(columns ...string) Option {
+	return func(d *Declaration) { d.Reads = append(d.Reads, columns) }
 }
 
 // SequenceDeclaration is one declared sequence.

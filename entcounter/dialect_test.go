@@ -1,6 +1,8 @@
 package entcounter
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -10,6 +12,7 @@ import (
 
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
+	"entgo.io/ent/dialect/sql/sqlgraph"
 )
 
 var updateGolden = flag.Bool("update", false, "write what the SQL tests expect, rather than compare with it")
@@ -54,7 +57,7 @@ func TestSQLText(t *testing.T) {
 			show("delete a scope", func(w *writer) { deleteByScope(w, d.Journal, d, []any{int64(7)}) })
 			show("read", func(w *writer) {
 				where := conjuncts(name, d.Table, sql.And(sql.EQ("dataset_id", 7), sql.GT("count", 1), sql.In("status", "new", "copied")))
-				query, args := sql.Dialect(name).Select().From(d.source(name, where)).Query()
+				query, args := sql.Dialect(name).Select().From(d.source(name, where, nil)).Query()
 				w.sql(query)
 				w.args = args
 			})
@@ -64,6 +67,39 @@ func TestSQLText(t *testing.T) {
 				show("greatest number", func(w *writer) { greatestNumber(w, q, scope) })
 				show("next number", func(w *writer) { setNextNumber(w, q, scope, 42) })
 				show("numbers back", func(w *writer) { returnNumbers(w, q, scope, 3) })
+			}
+			for _, read := range []struct {
+				what string
+				run  func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error
+			}{
+				{"page of keys", func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+					spec.Predicate, spec.Order, spec.Limit = d.After([]any{7, "new"}), nil, 100
+					return (&Schema{Counters: []*Definition{d}}).QueryNodes(t.Context(), drv, spec)
+				}},
+				{"total", func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+					spec.Predicate, spec.Order = sql.FieldIn("status", "new", "copied"), nil
+					return d.RollUp(t.Context(), drv, spec)
+				}},
+				{"largest totals of keys with counts", func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+					spec.Predicate, spec.Order, spec.Limit = sql.FieldGT("count", 0), sql.OrderByField("bytes", sql.OrderDesc()).ToFunc(), 10
+					return d.RollUp(t.Context(), drv, spec, "dataset_id")
+				}},
+				{"distribution", func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+					spec.Predicate, spec.Order = sql.FieldEQ("status", "new"), nil
+					_, err := d.distribute(t.Context(), drv, spec, "dataset_id", "count", []float64{0.5})
+					return err
+				}},
+			} {
+				show(read.what, func(w *writer) {
+					drv := &textDriver{name: name}
+					builtKeyOf(drv, d).remember()
+					f := &fixture{Handle: &Handle{def: d}}
+					if err := read.run(drv, f.nodesSpec(new([]node), nil)); !errors.Is(err, errOnlyText) {
+						t.Fatalf("%s: %v", read.what, err)
+					}
+					w.sql(drv.query)
+					w.args = drv.args
+				})
 			}
 			compareGolden(t, filepath.Join("testdata", name+".sql"), out.String())
 		})
@@ -76,6 +112,22 @@ func taskNumbers() *SequenceDefinition {
 		Name: "Task.number", Table: "task_number_sequence",
 		Numbered: "tasks", Number: Column{Name: "number"}, Scope: []Column{{Name: "project_id"}},
 	}
+}
+
+// textDriver remembers a query and does not run it.
+type textDriver struct {
+	dialect.Driver
+	name, query string
+	args        []any
+}
+
+var errOnlyText = errors.New("only text")
+
+func (d *textDriver) Dialect() string { return d.name }
+
+func (d *textDriver) Query(_ context.Context, query string, args, _ any) error {
+	d.query, d.args = query, args.([]any)
+	return errOnlyText
 }
 
 func compareGolden(t *testing.T, path, got string) {

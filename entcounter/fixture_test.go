@@ -65,7 +65,7 @@ func newFixtureOf(tb testing.TB, db *testdb.Database, d *Definition) *fixture {
 	tb.Helper()
 	pool := db.DB(tb)
 	f := &fixture{db: db, pool: pool, drv: sql.OpenDB(db.Dialect, pool)}
-	f.Handle = New(d, f.drv)
+	f.Handle = newBuilt(d, f.drv)
 	for _, stmt := range tables(db.Dialect, d) {
 		f.exec(tb, stmt)
 	}
@@ -266,4 +266,10 @@ func termsOf(columns ...Column) []Term {
 		terms[i] = Term{Column: c}
 	}
 	return terms
+}
+
+// newBuilt returns the operations of a counter that is built as far as its reads know.
+func newBuilt(d *Definition, drv dialect.Driver) *Handle {
+	builtKeyOf(drv, d).remember()
+	return New(d, drv)
 }

@@ -18,6 +18,9 @@ type Lookup struct {
 	definition *Definition
 	keys       [][]any          // normalised, each once
 	positions  map[string][]int // where a key stands among those asked for, by its encoding
+	// candidates are the keys that agree with a row in all columns that Go can
+	// compare, by the encoding of these.
+	candidates map[string][][]any
 	// compared are the columns in which only the database knows what is equal:
 	// upper and lower case, accents and trailing spaces count or do not by its
 	// collation. It marks each row with the values asked for that equal the row's.
@@ -51,8 +54,13 @@ func (d *Definition) Lookup(keys [][]any) (*Lookup, error) {
 	if len(l.keys) < 2 {
 		return l, nil // whatever is found is what was asked for
 	}
+	l.candidates = make(map[string][][]any)
+	for _, key := range l.keys {
+		id := l.comparable(key)
+		l.candidates[id] = append(l.candidates[id], key)
+	}
 	for i, column := range d.Key {
-		if column.Faithful && column.Type != field.TypeString {
+		if column.comparable() {
 			continue
 		}
 		c := comparedColumn{column: i, index: make(map[string]int)}
@@ -70,9 +78,26 @@ func (d *Definition) Lookup(keys [][]any) (*Lookup, error) {
 	return l, nil
 }
 
+// comparable reports whether the database holds values of a column equal exactly
+// if they are equal in Go.
+func (c Column) comparable() bool { return c.Faithful && c.Type != field.TypeString }
+
+// comparable encodes the values of a key that can be compared in Go.
+func (l *Lookup) comparable(key []any) string {
+	var values []any
+	for i, column := range l.definition.Key {
+		if column.comparable() {
+			values = append(values, key[i])
+		}
+	}
+	return encodeKey(values)
+}
+
 // Predicate restricts a query of the counter to the keys. What all keys have in
 // common is an equality, the last column is a list, and in between are
-// alternatives: every engine reads that as ranges of the key's index.
+// alternatives: every engine reads that as ranges of the key's index. SQLite takes
+// a list of tuples in their place, since the time that it needs to plan
+// alternatives grows with the square of their number.
 func (l *Lookup) Predicate(s *sql.Selector) {
 	if len(l.keys) == 0 {
 		s.Where(sql.False())
@@ -95,6 +120,9 @@ func (l *Lookup) conditions(s *sql.Selector, keys [][]any, column int) []*sql.Pr
 		if column == len(l.definition.Key)-1 {
 			return append(conditions, sql.In(name, values...))
 		}
+		if s.Dialect() == dialect.SQLite {
+			return append(conditions, inTuples(s.Columns(l.definition.keyNames()[column:]...), keys, column))
+		}
 		alternatives := make([]*sql.Predicate, len(groups))
 		for i, group := range groups {
 			alternatives[i] = sql.And(append([]*sql.Predicate{sql.EQ(name, values[i])}, l.conditions(s, group, column+1)...)...)
@@ -102,6 +130,27 @@ func (l *Lookup) conditions(s *sql.Selector, keys [][]any, column int) []*sql.Pr
 		return append(conditions, anyOf(alternatives))
 	}
 	return conditions
+}
+
+// inTuples returns the condition that columns are, from the given column of the
+// key on, one of the keys.
+func inTuples(names []string, keys [][]any, column int) *sql.Predicate {
+	return sql.P(func(b *sql.Builder) {
+		b.Wrap(func(b *sql.Builder) { b.IdentComma(names...) }).WriteString(" IN ").Wrap(func(b *sql.Builder) {
+			writeValues(b, len(keys), func(i int) []any { return keys[i][column:] })
+		})
+	})
+}
+
+// writeValues writes rows as a table of SQLite.
+func writeValues(b *sql.Builder, n int, row func(i int) []any) {
+	b.WriteString("VALUES ")
+	for i := range n {
+		if i > 0 {
+			b.Comma()
+		}
+		b.Wrap(func(b *sql.Builder) { b.Args(row(i)...) })
+	}
 }
 
 // anyOf returns the disjunction of predicates, as a tree that is not too deep for
@@ -139,6 +188,13 @@ func groupBy(keys [][]any, column int) (values []any, groups [][][]any) {
 // database knows what is equal, which of the values asked for equal the row's: a
 // text of one digit for each, 1 or 0.
 func (l *Lookup) Mark(s *sql.Selector) {
+	if len(l.compared) == 0 {
+		return
+	}
+	if s.Dialect() == dialect.SQLite {
+		l.join(s)
+		return
+	}
 	for _, c := range l.compared {
 		name := s.C(l.definition.Key[c.column].Name)
 		s.AppendSelectExprAs(sql.ExprFunc(func(b *sql.Builder) {
@@ -147,6 +203,31 @@ func (l *Lookup) Mark(s *sql.Selector) {
 			})
 		}), c.mark())
 	}
+}
+
+// askedKey is the column that tells which key a row answers for, where each row
+// is joined with the keys: it answers as often as it is asked for.
+const askedKey = "entcounter_key"
+
+// join makes a query tell which of the keys each row answers for.
+func (l *Lookup) join(s *sql.Selector) {
+	b := sql.Dialect(s.Dialect())
+	columns := make([]string, len(l.definition.Key))
+	asked := b.Select().AppendSelectExprAs(sql.Raw("column1"), askedKey)
+	for i := range columns {
+		columns[i] = fmt.Sprintf("%s_%d", askedKey, i)
+		asked.AppendSelectExprAs(sql.Raw(fmt.Sprintf("column%d", i+2)), columns[i])
+	}
+	asked.FromExpr(sql.ExprFunc(func(b *sql.Builder) {
+		b.Wrap(func(b *sql.Builder) {
+			writeValues(b, len(l.keys), func(i int) []any { return append([]any{i}, l.keys[i]...) })
+		})
+	})).As("entcounter_keys")
+	s.Join(asked)
+	for i, k := range l.definition.Key {
+		s.On(s.C(k.Name), asked.C(columns[i]))
+	}
+	s.AppendSelect(asked.C(askedKey))
 }
 
 func (c comparedColumn) mark() string { return fmt.Sprintf("entcounter_key_%d", c.column) }
@@ -191,8 +272,12 @@ func (l *Lookup) Positions(key []any, value func(column string) (any, error)) ([
 	if err != nil {
 		return nil, err
 	}
-	if len(l.compared) == 0 {
-		return l.positions[encodeKey(normal)], nil
+	if v, err := value(askedKey); err == nil {
+		i, ok := v.(int64)
+		if !ok || i < 0 || i >= int64(len(l.keys)) {
+			return nil, fmt.Errorf("entcounter: reading counter %s: unexpected mark %v of type %T", l.definition.Name, v, v)
+		}
+		return l.positions[encodeKey(l.keys[i])], nil
 	}
 	marks := make([]string, len(l.compared))
 	for i, c := range l.compared {
@@ -211,35 +296,47 @@ func (l *Lookup) Positions(key []any, value func(column string) (any, error)) ([
 		}
 	}
 	var positions []int
-	for _, asked := range l.keys {
-		if l.answers(normal, marks, asked) {
+	for _, asked := range l.candidates[l.comparable(normal)] {
+		if l.answers(marks, asked) {
 			positions = append(positions, l.positions[encodeKey(asked)]...)
 		}
 	}
 	return positions, nil
 }
 
-// answers reports whether the database holds a row's key and an asked key equal.
-func (l *Lookup) answers(row []any, marks []string, asked []any) bool {
-	for i := range asked {
-		j := slices.IndexFunc(l.compared, func(c comparedColumn) bool { return c.column == i })
-		switch {
-		case j >= 0:
-			if marks[j][l.compared[j].index[encodeKey(asked[i:i+1])]] != '1' {
-				return false
-			}
-		case l.definition.Key[i].Faithful && l.definition.Key[i].Type != field.TypeString:
-			if encodeKey(row[i:i+1]) != encodeKey(asked[i:i+1]) {
-				return false
-			}
+// answers reports whether the database holds a key equal to a row with these marks,
+// given that they agree in the columns that Go can compare. Where a column has no
+// mark, all keys have one value, which is what the row was found by.
+func (l *Lookup) answers(marks []string, key []any) bool {
+	for i, c := range l.compared {
+		if marks[i][c.index[encodeKey(key[c.column:c.column+1])]] != '1' {
+			return false
 		}
-		// Else all keys asked for have one value in the column, which is what the
-		// row was found by.
 	}
 	return true
 }
 
 func encodeKey(key []any) string { return string(appendKey(nil, key)) }
+
+// After returns a predicate that restricts a query of the counter to keys that
+// come after a key, in the order of the key. It begins with a comparison of the
+// first column by itself, which every engine reads as one range of an index.
+func (d *Definition) After(key []any) func(*sql.Selector) {
+	return func(s *sql.Selector) {
+		values, err := d.key(key, len(d.Key))
+		if err != nil {
+			s.AddError(fmt.Errorf("entcounter: reading counter %s after a key: %w", d.Name, err))
+			return
+		}
+		last := len(values) - 1
+		after := sql.GT(s.C(d.Key[last].Name), values[last])
+		for i := last - 1; i >= 0; i-- {
+			c := s.C(d.Key[i].Name)
+			after = sql.And(sql.GTE(c, values[i]), sql.Or(sql.GT(c, values[i]), sql.And(sql.EQ(c, values[i]), after)))
+		}
+		s.Where(after)
+	}
+}
 
 // Prefix returns a predicate that restricts a query of the counter to keys that
 // begin with the given values.
@@ -294,8 +391,9 @@ func (t *Time) Scan(src any) error {
 	return fmt.Errorf("entcounter: cannot read %v of type %T as a time", src, src)
 }
 
-// Amount scans a sum of a measure, which most databases yield as a DECIMAL. NULL,
-// the sum of nothing, is zero; a sum beyond BIGINT is [ErrOverflow].
+// Amount scans a sum of a measure, such as one that ent's Aggregate makes. Most
+// databases yield it as a DECIMAL. NULL, the sum of nothing, is zero; a sum beyond
+// BIGINT is [ErrOverflow].
 type Amount int64
 
 // Scan implements sql.Scanner.
@@ -320,15 +418,4 @@ func (a *Amount) Scan(src any) error {
 		}
 	}
 	return fmt.Errorf("entcounter: cannot read %v of type %T as a sum", src, src)
-}
-
-// TotalError completes an error of a query that sums over the counter's rows.
-func (d *Definition) TotalError(err error) error {
-	if err == nil {
-		return nil
-	}
-	if overflows(err) && !errors.Is(err, ErrOverflow) {
-		err = fmt.Errorf("%w: %w", ErrOverflow, err)
-	}
-	return fmt.Errorf("entcounter: summing counter %s: %w", d.Name, err)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
@@ -115,18 +116,16 @@ func TestLookupCollations(t *testing.T) {
 					{1, "A", 1}, {1, "a", 1}, {1, "zoe", 1}, {1, "ZOË", 1}, {1, "Zoë", 1}, {1, "Zoë ", 1}, {2, "b", 2}, {2, "B", 1},
 					{1, "none", 1}, {1, "a", 2}, {2, "a", 1}, {1, "only", 3}, {1, "ONLY", 3}, {1, "a", 1},
 				}
-				want := make([]int64, len(asked))
-				for i, key := range asked {
-					for j, other := range stored {
-						if key[0] == other[0] && key[2] == other[2] && equalWords(t, ctx, drv, collation, key[1].(string), other[1].(string)) {
-							want[i] += 1 << j
+				for _, keys := range [][][]any{asked[:1], asked[:2], asked[:3], asked[:7], asked, {{2, "b", 1}, {2, "b", 2}}} {
+					for i, got := range readLookup(t, ctx, drv, d, keys) {
+						var want int64
+						for j, other := range stored {
+							if keys[i][0] == other[0] && keys[i][2] == other[2] && equalWords(t, ctx, drv, collation, keys[i][1].(string), other[1].(string)) {
+								want += 1 << j
+							}
 						}
-					}
-				}
-				for _, n := range []int{1, 2, 3, 7, len(asked)} {
-					for i, got := range readLookup(t, ctx, drv, d, asked[:n]) {
-						if got != want[i] {
-							t.Errorf("of %d keys, %v reads %d, not %d", n, asked[i], got, want[i])
+						if got != want {
+							t.Errorf("of %d keys, %v reads %d, not %d", len(keys), keys[i], got, want)
 						}
 					}
 				}
@@ -234,4 +233,173 @@ func equalWords(t *testing.T, ctx context.Context, drv dialect.Driver, collation
 		t.Fatal(err)
 	}
 	return n == 1
+}
+
+// Keys of text are found by index, matched by an index too, and cost the same each,
+// however many there are.
+func TestLookupCost(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		conn := db.DB(t)
+		drv := sql.OpenDB(db.Dialect, conn)
+		ctx := t.Context()
+		d := lookupCounter()
+		createLookupTables(t, ctx, drv, d, "")
+		if _, err := conn.ExecContext(ctx, "CREATE INDEX word_counter_journal_by_key ON word_counter_journal (shelf, word, page)"); err != nil {
+			t.Fatal(err)
+		}
+		key := func(i int) []any { return []any{i % 1500, fmt.Sprint("w", i), i % 3} }
+		for _, table := range []string{d.Table, d.Journal} {
+			columns := []string{"shelf", "word", "page", "count", "updated_at"}
+			if table == d.Journal {
+				columns = []string{"shelf", "word", "page", "count_delta", "inserted_at"}
+			}
+			for first := 0; first < 3000; first += 500 {
+				insert := sql.Dialect(db.Dialect).Insert(table).Columns(columns...)
+				for i := first; i < first+500; i++ {
+					insert.Values(append(key(i), 1, sql.Raw(nowExpr(db.Dialect)))...)
+				}
+				query, args := insert.Query()
+				if _, err := conn.ExecContext(ctx, query, args...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if db.Dialect == dialect.MySQL {
+			_, _ = conn.ExecContext(ctx, "ANALYZE TABLE word_counters, word_counter_journal")
+		} else {
+			_, _ = conn.ExecContext(ctx, "ANALYZE")
+		}
+		read := func(n int) (keys [][]any, took time.Duration) {
+			for i := range n {
+				keys = append(keys, key(i))
+			}
+			took = time.Hour
+			for range 3 {
+				start := time.Now()
+				for i, count := range readLookup(t, ctx, drv, d, keys) {
+					if count != 2 {
+						t.Fatalf("key %v reads %d", keys[i], count)
+					}
+				}
+				took = min(took, time.Since(start))
+			}
+			return keys, took
+		}
+		_, few := read(250)
+		if db.Kind == testdb.SQLite {
+			if _, many := read(2000); many > 20*few {
+				t.Errorf("250 keys take %v, and 2000 take %v", few, many)
+			}
+		}
+		last := &lastQuery{Driver: drv}
+		keys, _ := read(250)
+		readLookup(t, ctx, last, d, keys)
+		f := &fixture{db: db, pool: conn}
+		scanned, plan := f.fullScans(t, last.query, last.args)
+		for _, table := range scanned {
+			if strings.HasPrefix(table, "word_") && db.Dialect != dialect.SQLite || table == d.Table || table == d.Journal {
+				t.Errorf("reads all of %s:\n%s", table, plan)
+			}
+		}
+		if db.Dialect == dialect.SQLite && !strings.Contains(plan, "AUTOMATIC") {
+			t.Errorf("rows and keys are matched without an index:\n%s", plan)
+		}
+	})
+}
+
+// Pages, totals and distributions agree with the database about the order of text,
+// and about which text is equal.
+func TestReadsCollations(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		collations := map[testdb.Kind][]string{
+			testdb.SQLite:   {"", "NOCASE"},
+			testdb.MariaDB:  {"utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_unicode_ci"},
+			testdb.MySQL:    {"utf8mb4_bin", "utf8mb4_0900_ai_ci", "utf8mb4_general_ci"},
+			testdb.Postgres: {`"C"`, "entcounter_ci"},
+		}
+		conn := db.DB(t)
+		drv := sql.OpenDB(db.Dialect, conn)
+		ctx := t.Context()
+		if db.Kind == testdb.Postgres {
+			if _, err := conn.ExecContext(ctx, `CREATE COLLATION entcounter_ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, collation := range collations[db.Kind] {
+			t.Run(collation, func(t *testing.T) {
+				d := lookupCounter()
+				d.Table += fmt.Sprint(i)
+				d.Journal += fmt.Sprint(i)
+				createLookupTables(t, ctx, drv, d, collation)
+				insert := func(table string, columns []string, words ...string) {
+					t.Helper()
+					b := sql.Dialect(db.Dialect).Insert(table).Columns(append([]string{"shelf", "word", "page"}, columns...)...)
+					for i, word := range words {
+						b.Values(i%2, word, 1, 1, sql.Raw(nowExpr(db.Dialect)))
+					}
+					query, args := b.Query()
+					if _, err := conn.ExecContext(ctx, query, args...); err != nil {
+						t.Fatal(err)
+					}
+				}
+				insert(d.Table, []string{"count", "updated_at"}, "b", "B2", "Zoë", "a", "é", "c'", "straße")
+				insert(d.Journal, []string{"count_delta", "inserted_at"}, "B", "b2", "zoë", "d", "E", "e", "C'", "STRASSE", "_", "")
+				// What the database says of all words, by itself.
+				var want []string
+				from := fmt.Sprintf("(SELECT shelf, word FROM %s UNION ALL SELECT shelf, word FROM %s)", d.Table, d.Journal)
+				rows, err := conn.QueryContext(ctx, "SELECT MIN(shelf), COUNT(*) FROM "+from+" AS t GROUP BY shelf, word ORDER BY shelf, word")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer rows.Close()
+				for rows.Next() {
+					var shelf, n int64
+					if err := rows.Scan(&shelf, &n); err != nil {
+						t.Fatal(err)
+					}
+					want = append(want, fmt.Sprint(shelf, " ", n))
+				}
+				var distinct int64
+				if err := conn.QueryRowContext(ctx, "SELECT COUNT(DISTINCT word) FROM "+from+" AS t").Scan(&distinct); err != nil {
+					t.Fatal(err)
+				}
+
+				f := &fixture{Handle: New(d, drv), db: db, pool: conn, drv: drv}
+				var got []string
+				var last []any
+				for {
+					var page []*sample
+					spec := f.sampleSpec(&page)
+					spec.Limit = 2
+					if last != nil {
+						spec.Predicate = d.After(last)
+					}
+					if err := f.schema().QueryNodes(ctx, drv, spec); err != nil {
+						t.Fatal(err)
+					}
+					for _, s := range page {
+						got = append(got, fmt.Sprint(s.key[0], " ", s.count))
+					}
+					if len(page) < 2 {
+						break
+					}
+					last = page[1].key
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("pages have\n%v\nnot\n%v", got, want)
+				}
+				var words []*sample
+				if err := d.RollUp(ctx, drv, f.sampleSpec(&words), "word"); err != nil {
+					t.Fatal(err)
+				}
+				dist, err := d.distribute(ctx, drv, f.sampleSpec(new([]*sample)), "word", "count", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if int64(len(words)) != distinct || int64(dist.distinct) != distinct || dist.rows != 17 {
+					t.Errorf("%d words, %+v, not %d", len(words), dist, distinct)
+				}
+			})
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package entcounter
 
 import (
+	"context"
 	stdsql "database/sql"
 	"fmt"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
+	"entgo.io/ent/dialect/sql/sqlgraph"
 	"github.com/entcounter/entcounter/internal/testdb"
 )
 
@@ -46,7 +48,7 @@ func (f *fixture) fullScans(t *testing.T, query string, args []any) (scanned []s
 		}
 		switch f.db.Dialect {
 		case dialect.MySQL:
-			fmt.Fprintf(&lines, "%s %s: type %s, key %s, rows %s\n", row["select_type"], row["table"], row["type"], row["key"], row["rows"])
+			fmt.Fprintf(&lines, "%s %s: type %s, key %s, rows %s, extra %s\n", row["select_type"], row["table"], row["type"], row["key"], row["rows"], row["extra"])
 			if row["type"] == "ALL" || row["type"] == "index" {
 				scanned = append(scanned, row["table"])
 			}
@@ -81,6 +83,8 @@ func TestPlans(t *testing.T) {
 		if _, err := f.Rebuild(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
+		f.foldAll(t)
+		f.journal(t, delta(7, "rare", 1, 1))
 		f.foldAll(t)
 		for round := range 3 {
 			var deltas []Delta
@@ -135,6 +139,53 @@ func TestPlans(t *testing.T) {
 				w.args = args
 			}
 		}
+		// By a read index on each table.
+		for _, table := range []string{f.def.Table, f.def.Journal} {
+			f.exec(t, "CREATE INDEX "+table+"_by_status ON "+table+" (status)")
+		}
+		for name, read := range map[string]func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error{
+			"total of lists": func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+				spec.Predicate = func(s *sql.Selector) {
+					s.Where(sql.And(sql.In(s.C("dataset_id"), 7, 8, 9), sql.In(s.C("status"), "new", "copied")))
+				}
+				return f.def.RollUp(t.Context(), drv, spec)
+			},
+			"totals of a prefix": func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+				spec.Predicate = func(s *sql.Selector) { s.Where(sql.EQ(s.C("dataset_id"), 7)) }
+				return f.def.RollUp(t.Context(), drv, spec, "status")
+			},
+			"totals by a read index": func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+				spec.Predicate = func(s *sql.Selector) { s.Where(sql.EQ(s.C("status"), "rare")) }
+				return f.def.RollUp(t.Context(), drv, spec, "dataset_id")
+			},
+			"keys with counts, by a read index": func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+				spec.Predicate = func(s *sql.Selector) {
+					s.Where(sql.And(sql.EQ(s.C("status"), "rare"), sql.GT(s.C("count"), 0)))
+				}
+				return f.def.RollUp(t.Context(), drv, spec, "dataset_id")
+			},
+			"distribution within a prefix": func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+				spec.Predicate = func(s *sql.Selector) { s.Where(sql.EQ(s.C("dataset_id"), 7)) }
+				_, err := f.def.distribute(t.Context(), drv, spec, "status", "count", []float64{0.5})
+				return err
+			},
+			"page": func(drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+				spec.Predicate, spec.Order, spec.Limit = f.def.After([]any{int64(290), "failed"}), nil, 10
+				return f.schema().QueryNodes(t.Context(), drv, spec)
+			},
+		} {
+			statements[name] = func(w *writer) {
+				var nodes []node
+				drv := &lastQuery{Driver: f.drv}
+				spec := f.nodesSpec(&nodes, nil)
+				spec.Order = nil
+				if err := read(drv, spec); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				w.sql(drv.query)
+				w.args = drv.args
+			}
+		}
 		for name, write := range statements {
 			w := newWriter(s)
 			write(w)
@@ -150,5 +201,36 @@ func TestPlans(t *testing.T) {
 				}
 			}
 		}
+
+		// A page from the start of the key reads no more of the counter table than it
+		// has keys.
+		var nodes []node
+		drv := &lastQuery{Driver: f.drv}
+		spec := f.nodesSpec(&nodes, nil)
+		spec.Limit = 10
+		if err := f.schema().QueryNodes(t.Context(), drv, spec); err != nil {
+			t.Fatal(err)
+		}
+		_, plan := f.fullScans(t, drv.query, drv.args)
+		want := map[string]string{
+			dialect.MySQL:    `file_counters: type index, key PRIMARY, rows \d+, extra \n`,
+			dialect.Postgres: `Limit[^\n]*\n[^\n]*Index Scan using file_counters_pkey`,
+			dialect.SQLite:   `SCAN file_counters USING INDEX sqlite_autoindex_file_counters_1`,
+		}[db.Dialect]
+		if !regexp.MustCompile(want).MatchString(plan) {
+			t.Errorf("no step of the plan of a page is %s:\n%s", want, plan)
+		}
 	})
+}
+
+// lastQuery is a driver that remembers the last query.
+type lastQuery struct {
+	dialect.Driver
+	query string
+	args  []any
+}
+
+func (l *lastQuery) Query(ctx context.Context, query string, args, v any) error {
+	l.query, l.args = query, args.([]any)
+	return l.Driver.Query(ctx, query, args, v)
 }

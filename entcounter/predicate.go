@@ -336,7 +336,7 @@ func (s *splitter) add(tokens []token) {
 //	           | "(" condition ")" | column | comparison .
 //	comparison = value op value | tuple op tuple
 //	           | value [ "NOT" ] "IN" "(" value { "," value } ")"
-//	           | tuple [ "NOT" ] "IN" "(" tuple { "," tuple } ")"
+//	           | tuple [ "NOT" ] "IN" "(" [ "VALUES" ] tuple { "," tuple } ")"
 //	           | column "IS" [ "NOT" ] "NULL"
 //	           | column [ "NOT" ] ( "LIKE" | "ILIKE" ) placeholder [ "ESCAPE" placeholder ] .
 //	tuple      = "(" value "," value { "," value } ")" .
@@ -530,7 +530,7 @@ func (p *parser) tupleComparison() bool {
 		return p.tuple(true) && p.atEnd()
 	}
 	p.takeWord("NOT")
-	return p.takeWord("IN") && p.list(func() bool { return p.tuple(true) }) && p.atEnd()
+	return p.takeWord("IN") && p.tuples() && p.atEnd()
 }
 
 func (p *parser) comparisonOperator() bool {
@@ -544,9 +544,20 @@ func (p *parser) comparisonOperator() bool {
 
 // list takes one or more items in parentheses.
 func (p *parser) list(item func() bool) bool {
+	return p.takeSymbol("(") && p.items(item)
+}
+
+// tuples takes a list of tuples, which SQLite has after VALUES only.
+func (p *parser) tuples() bool {
 	if !p.takeSymbol("(") {
 		return false
 	}
+	p.takeWord("VALUES")
+	return p.items(func() bool { return p.tuple(true) })
+}
+
+// items takes what follows the opening parenthesis of a list.
+func (p *parser) items(item func() bool) bool {
 	for {
 		if !item() {
 			return false

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
+	"entgo.io/ent/schema/field"
 )
 
 // view returns the counter whose generated type reads from a table name, if any.
@@ -26,12 +28,11 @@ func (s *Schema) view(table string) *Definition {
 // counter, it reads from the sum of counter rows and journal. In a transaction,
 // it sees to it that errors of the query are noticed.
 func (s *Schema) QueryNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
-	t, _ := transactionOf(drv)
 	d := s.view(spec.Node.Table)
 	if d == nil {
 		return sqlgraph.QueryNodes(ctx, drv, spec)
 	}
-	if err := d.readFrom(ctx, drv, t, spec); err != nil {
+	if err := d.readFrom(ctx, drv, spec, true); err != nil {
 		return err
 	}
 	d.scanWith(spec)
@@ -43,12 +44,11 @@ func (s *Schema) QueryNodes(ctx context.Context, drv dialect.Driver, spec *sqlgr
 
 // CountNodes takes the place of sqlgraph.CountNodes in generated code.
 func (s *Schema) CountNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.QuerySpec) (int, error) {
-	t, _ := transactionOf(drv)
 	d := s.view(spec.Node.Table)
 	if d == nil {
 		return sqlgraph.CountNodes(ctx, drv, spec)
 	}
-	if err := d.readFrom(ctx, drv, t, spec); err != nil {
+	if err := d.readFrom(ctx, drv, spec, false); err != nil {
 		return 0, err
 	}
 	n, err := sqlgraph.CountNodes(ctx, drv, spec)
@@ -61,28 +61,111 @@ func (s *Schema) CountNodes(ctx context.Context, drv dialect.Driver, spec *sqlgr
 // readFrom makes a query on a counter's generated type read from its source.
 // In a transaction, pending deltas are written first, so that it reads its own
 // changes.
-func (d *Definition) readFrom(ctx context.Context, drv dialect.Driver, t *Tx, spec *sqlgraph.QuerySpec) error {
-	if t != nil {
+func (d *Definition) readFrom(ctx context.Context, drv dialect.Driver, spec *sqlgraph.QuerySpec, ordered bool) error {
+	if err := d.ready(ctx, drv); err != nil {
+		return err
+	}
+	name := drv.Dialect()
+	r := d.restrict(ctx, name, spec.Predicate)
+	spec.Predicate = r.predicate
+	var keys *page
+	if ordered {
+		keys = d.order(name, spec, r)
+	}
+	spec.From = sql.Dialect(name).Select().From(d.source(name, r.where, keys)).WithContext(ctx)
+	return nil
+}
+
+// order makes a query that orders or cuts off its rows order them by the key at
+// last, so that equal rows have one order. It returns the page of keys that the
+// query yields, if it can be told beforehand.
+func (d *Definition) order(dialectName string, spec *sqlgraph.QuerySpec, r restriction) *page {
+	if spec.Unique || spec.Order == nil && spec.Limit == 0 && spec.Offset == 0 {
+		return nil
+	}
+	order, descending, byKey := d.orderByKey(dialectName, spec.Order, d.keyNames())
+	spec.Order = order
+	if !byKey || !r.inside || spec.Limit == 0 || len(spec.Modifiers) > 0 {
+		return nil
+	}
+	return &page{limit: spec.Offset + spec.Limit, descending: descending}
+}
+
+// ready prepares a read: it writes the pending deltas of the transaction that the
+// driver is bound to, if any, and makes sure that the counter is built.
+func (d *Definition) ready(ctx context.Context, drv dialect.Driver) error {
+	if t, ok := transactionOf(drv); ok {
 		if err := t.Flush(ctx); err != nil {
 			return err
 		}
 	}
-	if err := New(d, drv).Check(ctx); err != nil {
-		return err
+	return New(d, drv).Check(ctx)
+}
+
+// restriction is the predicate of a query, taken apart.
+type restriction struct {
+	where []conjunct
+	// predicate is the whole, with times in the form that the database has.
+	predicate func(*sql.Selector)
+	// inside tells that all of it can be applied to the rows of both halves.
+	inside bool
+}
+
+// restrict takes the predicate of a query apart.
+func (d *Definition) restrict(ctx context.Context, dialectName string, predicate func(*sql.Selector)) restriction {
+	if predicate == nil {
+		return restriction{inside: true}
 	}
-	var where []conjunct
-	if predicate := spec.Predicate; predicate != nil {
-		where = d.analyse(ctx, drv.Dialect(), predicate)
-		if bound := bindTimes(drv.Dialect(), where); bound != nil {
-			spec.Predicate = func(s *sql.Selector) {
-				predicate(s)
-				s.SetP(sql.And(bound...))
-			}
+	r := restriction{predicate: predicate}
+	var whole bool
+	r.where, whole = d.analyse(ctx, dialectName, predicate)
+	if bound := bindTimes(dialectName, r.where); bound != nil {
+		r.predicate = func(s *sql.Selector) {
+			predicate(s)
+			s.SetP(sql.And(bound...))
 		}
 	}
-	b := sql.Dialect(drv.Dialect())
-	spec.From = b.Select().From(d.source(drv.Dialect(), where)).WithContext(ctx)
-	return nil
+	r.inside = whole && !slices.ContainsFunc(r.where, func(c conjunct) bool { return !d.commutes(dialectName, c) })
+	return r
+}
+
+// orderByKey completes the order of a query by the key columns that it yields. It
+// tells whether the result is the order of the key, and whether that is reversed.
+func (d *Definition) orderByKey(dialectName string, order func(*sql.Selector), columns []string) (completed func(*sql.Selector), descending, byKey bool) {
+	text := func(order func(*sql.Selector)) string {
+		s := sql.Dialect(dialectName).Select().From(sql.Table(d.Table))
+		order(s)
+		query, args := s.Query()
+		if len(args) > 0 || s.Err() != nil {
+			return ""
+		}
+		_, by, _ := strings.Cut(query, " ORDER BY ")
+		return by
+	}
+	ascend := func(columns []string) func(*sql.Selector) {
+		return func(s *sql.Selector) { s.OrderBy(s.Columns(columns...)...) }
+	}
+	if order == nil {
+		return ascend(columns), false, true
+	}
+	given := text(order)
+	for i := 1; i <= len(columns); i++ {
+		if given == text(ascend(columns[:i])) {
+			return ascend(columns), false, true
+		}
+	}
+	descend := func(s *sql.Selector) {
+		for _, c := range columns {
+			s.OrderBy(sql.Desc(s.C(c)))
+		}
+	}
+	if len(columns) > 0 && given == text(descend) {
+		return order, true, true
+	}
+	return func(s *sql.Selector) {
+		order(s)
+		ascend(columns)(s)
+	}, false, false
 }
 
 // Source makes a selector on a counter's generated type, as used for grouping,
@@ -93,32 +176,25 @@ func (d *Definition) readFrom(ctx context.Context, drv dialect.Driver, t *Tx, sp
 //
 // MySQL and SQLite yield updated_at as text in UTC here: scan it into [Time].
 func (d *Definition) Source(ctx context.Context, drv dialect.Driver, selector *sql.Selector, predicate func(*sql.Selector)) {
-	if t, ok := transactionOf(drv); ok {
-		if err := t.Flush(ctx); err != nil {
-			selector.AddError(err)
-			return
-		}
-	}
-	if err := New(d, drv).Check(ctx); err != nil {
+	if err := d.ready(ctx, drv); err != nil {
 		selector.AddError(err)
 		return
 	}
-	var where []conjunct
-	if predicate != nil {
-		where = d.analyse(ctx, drv.Dialect(), predicate)
-	}
-	selector.From(d.source(drv.Dialect(), where))
+	selector.From(d.source(drv.Dialect(), d.restrict(ctx, drv.Dialect(), predicate).where, nil))
 }
 
 // analyse takes the predicate of a query apart by applying it to a selector that
-// is then thrown away.
-func (d *Definition) analyse(ctx context.Context, dialectName string, predicate func(*sql.Selector)) []conjunct {
+// is then thrown away. It tells whether the conditions are all that the predicate
+// does to the selector.
+func (d *Definition) analyse(ctx context.Context, dialectName string, predicate func(*sql.Selector)) (where []conjunct, whole bool) {
 	scratch := sql.Dialect(dialectName).Select().From(sql.Table(d.Table)).WithContext(ctx)
 	predicate(scratch)
 	if scratch.Err() != nil || scratch.HasJoins() {
-		return nil
+		return nil, false
 	}
-	return conjuncts(dialectName, d.Table, scratch.P())
+	query, _ := scratch.Query()
+	plain, _ := sql.Dialect(dialectName).Select().From(sql.Table(d.Table)).Where(scratch.P()).Query()
+	return conjuncts(dialectName, d.Table, scratch.P()), query == plain
 }
 
 // source returns what a counter's generated type reads from:
@@ -138,12 +214,25 @@ func (d *Definition) analyse(ctx context.Context, dialectName string, predicate 
 // conditions and the outer query qualify columns with.
 //
 // In MySQL and SQLite updated_at is text in UTC, which sorts.
-func (d *Definition) source(dialectName string, where []conjunct) *sql.Selector {
+func (d *Definition) source(dialectName string, where []conjunct, keys *page) *sql.Selector {
+	return d.sums(dialectName, d.halves(dialectName, where, keys), d.keyNames())
+}
+
+// page is a number of keys, the first or the last in the order of the key.
+type page struct {
+	limit      int
+	descending bool
+}
+
+// halves returns the rows of the counter table and of the journal that conditions
+// on the key leave, as one. A page of keys needs no more rows of the counter
+// table, where a key has one row and an index has its order: a key of the page that
+// is in the table is among the first there too.
+func (d *Definition) halves(dialectName string, where []conjunct, keys *page) *sql.Selector {
 	var (
-		text = sqlFor(dialectName)
-		b    = sql.Dialect(dialectName)
-		w    = newWriter(text)
-		key  = quoteAll(w, d.keyNames())
+		b   = sql.Dialect(dialectName)
+		w   = newWriter(sqlFor(dialectName))
+		key = quoteAll(w, d.keyNames())
 	)
 	half := func(table string, measures []string, time string, pending int) *sql.Selector {
 		s := b.Select(key...).From(b.Table(table).As(d.Table))
@@ -159,9 +248,32 @@ func (d *Definition) source(dialectName string, where []conjunct) *sql.Selector 
 		}
 		return s
 	}
-	union := half(d.Table, d.measureNames(), ColumnUpdatedAt, 0).
-		UnionAll(half(d.Journal, d.deltaNames(), ColumnInsertedAt, 1)).As("deltas")
-	sums := b.Select(key...).From(union).GroupBy(key...).As(d.Table)
+	counters := half(d.Table, d.measureNames(), ColumnUpdatedAt, 0)
+	if keys != nil {
+		for _, k := range d.Key {
+			by := w.quote(k.Name)
+			if k.Type == field.TypeEnum && dialectName == dialect.MySQL {
+				by = "CONCAT(" + by + ")" // by its text, as everywhere else
+			}
+			if keys.descending {
+				by += " DESC"
+			}
+			counters.OrderExpr(sql.Raw(by))
+		}
+		counters = b.Select().From(counters.Limit(keys.limit).As(d.Table)) // SQLite has no LIMIT before a UNION
+	}
+	return counters.UnionAll(half(d.Journal, d.deltaNames(), ColumnInsertedAt, 1)).As("deltas")
+}
+
+// sums returns the sums over the rows that agree in some key columns, under the
+// name of the counter table.
+func (d *Definition) sums(dialectName string, from *sql.Selector, columns []string) *sql.Selector {
+	var (
+		text = sqlFor(dialectName)
+		w    = newWriter(text)
+		key  = quoteAll(w, columns)
+		sums = sql.Dialect(dialectName).Select(key...).From(from).GroupBy(key...).As(d.Table)
+	)
 	for _, m := range d.Measures {
 		sums.AppendSelectExprAs(sql.Raw(text.sum(w.quote(m.Name))), m.Name)
 	}

@@ -21,6 +21,9 @@ type cell struct {
 
 // Scan implements sql.Scanner.
 func (c *cell) Scan(src any) error {
+	if b, ok := src.([]byte); ok && b == nil {
+		src = []byte{} // no NULL: a driver has no other bytes for an empty value
+	}
 	v, err := normalizeRaw(c.column, src)
 	if err != nil {
 		return err
@@ -89,7 +92,7 @@ func normalizeValue(c Column, v any) (any, error) {
 
 // normalizeRaw converts what a driver hands out for a column of this type.
 func normalizeRaw(c Column, src any) (any, error) {
-	if src == nil {
+	if b, ok := src.([]byte); src == nil || ok && b == nil {
 		return nil, nil
 	}
 	mismatch := func() (any, error) {

@@ -35,6 +35,7 @@ func TestNormalizeValue(t *testing.T) {
 		{"named int", field.TypeInt8, level(3), int64(3)},
 		{"pointer", field.TypeInt, &one, int64(1)},
 		{"nil pointer", field.TypeInt, (*int)(nil), nil},
+		{"nil bytes", field.TypeBytes, []byte(nil), nil},
 		{"Valuer", field.TypeInt, ticket{5}, int64(5)},
 		{"pointer to a Valuer", field.TypeInt, &ticket{5}, int64(5)},
 		{"nil pointer to a Valuer", field.TypeInt, (*ticket)(nil), nil},

@@ -106,6 +106,10 @@ type Scope struct {
 	Status    *file.Status
 }
 
+// ScopeOf returns the scope of all keys with one dataset_id. A longer prefix of the
+// key is written as Scope{DatasetID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{DatasetID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

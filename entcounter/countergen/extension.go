@@ -72,6 +72,7 @@ func generate(next gen.Generator) gen.Generator {
 			}
 			return next.Generate(g)
 		}
+		p.warn(os.Stderr)
 		if p.Sqlgraph, err = loadSqlgraph(g.Target, g.BuildFlags); err != nil {
 			return err
 		}

@@ -27,6 +27,13 @@ func root(t *testing.T) string {
 // module cache: nothing is downloaded.
 func command(t *testing.T, dir string, name string, args ...string) string {
 	t.Helper()
+	stdout, _ := outputs(t, dir, name, args...)
+	return stdout
+}
+
+// outputs also returns what the program prints as errors.
+func outputs(t *testing.T, dir string, name string, args ...string) (string, string) {
+	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod -buildvcs=false", "GOPROXY=off", "GOWORK=off")
@@ -35,7 +42,7 @@ func command(t *testing.T, dir string, name string, args ...string) string {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, stdout.String(), stderr.String())
 	}
-	return stdout.String()
+	return stdout.String(), stderr.String()
 }
 
 // copyTree copies the files of a directory that keep accepts, by their path below
@@ -156,7 +163,10 @@ func TestOtherModule(t *testing.T) {
 	t.Parallel()
 	dir := newApp(t)
 	entDir := filepath.Join(dir, "ent")
-	command(t, entDir, "go", "run", "entc.go")
+	_, warnings := outputs(t, entDir, "go", "run", "entc.go")
+	if strings.Count(warnings, "entcounter: ") != 1 || !strings.Contains(warnings, `type Paint: counter "Paint": warning: reads by level have no index`) {
+		t.Errorf("generation warns: %s", warnings)
+	}
 	command(t, dir, "go", "build", "./...")
 	command(t, entDir, "go", "run", "entc.go", "all")
 	generated := contents(t, entDir)

@@ -24,8 +24,8 @@ import (
 // viewAnnotation marks the views that this extension has added to a graph.
 const viewAnnotation = "EntCounterView"
 
-// declaredTypes are the types that the view's package declares beside ent's.
-var declaredTypes = []string{"Key", "Scope", "Measures", "Totals", "Drift", "Delta"}
+// declaredTypes are the names that the view's package declares beside ent's.
+var declaredTypes = []string{"Key", "Scope", "ScopeOf", "Measures", "Totals", "Drift", "Delta"}
 
 // withoutViews returns the graph without views of an earlier run, which ent's
 // schema snapshot brings back.
@@ -173,13 +173,7 @@ func (c *counter) comment() string {
 }
 
 // KeyText lists the key fields for people.
-func (c *counter) KeyText() string {
-	names := make([]string, len(c.Key))
-	for i, k := range c.Key {
-		names[i] = k.Name
-	}
-	return enumerate(names)
-}
+func (c *counter) KeyText() string { return enumerate(c.keyNames()) }
 
 // MeasureText lists the measures for people.
 func (c *counter) MeasureText() string {

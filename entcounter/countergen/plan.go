@@ -181,6 +181,9 @@ func (c *counter) resolve(tables []*schema.Table) error {
 	if err := c.checkReadIndexes(); err != nil {
 		return err
 	}
+	if err := c.checkReads(); err != nil {
+		return err
+	}
 	for _, k := range c.Key {
 		c.Definition.Key = append(c.Definition.Key, columnOf(k.Column))
 	}

@@ -380,6 +380,21 @@ func TestDeclarationErrors(t *testing.T) {
 			want:        []string{"the read index (status) is declared twice"},
 		},
 		{
+			name:        "read beside the key",
+			annotations: []schema.Annotation{fileCounter(key, count, entcounter.Reads("path"))},
+			want:        []string{`field "path" of a declared read is not part of the key (dataset_id, status)`},
+		},
+		{
+			name:        "read without fields",
+			annotations: []schema.Annotation{fileCounter(key, count, entcounter.Reads())},
+			want:        []string{"a declared read has no fields"},
+		},
+		{
+			name:        "read field twice",
+			annotations: []schema.Annotation{fileCounter(key, count, entcounter.Reads("status", "status"))},
+			want:        []string{`field "status" of a declared read is listed twice`},
+		},
+		{
 			name:        "table left out",
 			annotations: []schema.Annotation{entsql.Skip(), fileCounter(key, count)},
 			change: func(g testGraph) {

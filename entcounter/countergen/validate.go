@@ -309,26 +309,43 @@ func (c *counter) checkColumns() error {
 	return nil
 }
 
-// ReadIndexes are the declared ones of all parts, each once.
+// keyNames returns the names of the key columns.
+func (c *counter) keyNames() []string {
+	names := make([]string, len(c.Key))
+	for i, k := range c.Key {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// ReadIndexes are the declared ones of all parts.
 func (c *counter) ReadIndexes() [][]string {
-	var indexes [][]string
+	return c.ofParts(func(p *part) [][]string { return p.ReadIndexes })
+}
+
+// Reads are the declared ones of all parts.
+func (c *counter) Reads() [][]string {
+	return c.ofParts(func(p *part) [][]string { return p.Reads })
+}
+
+// ofParts collects lists of columns: all of the first part, and those that further
+// parts add.
+func (c *counter) ofParts(lists func(*part) [][]string) [][]string {
+	var all [][]string
 	for i, p := range c.Parts {
-		for _, index := range p.ReadIndexes {
-			if i == 0 || !slices.ContainsFunc(indexes, func(o []string) bool { return slices.Equal(o, index) }) {
-				indexes = append(indexes, index)
+		for _, list := range lists(p) {
+			if i == 0 || !slices.ContainsFunc(all, func(o []string) bool { return slices.Equal(o, list) }) {
+				all = append(all, list)
 			}
 		}
 	}
-	return indexes
+	return all
 }
 
 // checkReadIndexes makes sure that read indexes are over fields of the key.
 func (c *counter) checkReadIndexes() error {
 	seen := make(map[string]bool)
-	key := make([]string, len(c.Key))
-	for i, k := range c.Key {
-		key[i] = k.Name
-	}
+	key := c.keyNames()
 	for _, index := range c.ReadIndexes() {
 		if len(index) == 0 {
 			return c.errorf("a read index has no fields: list fields of the key")

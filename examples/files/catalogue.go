@@ -190,7 +190,7 @@ func (a *app) merge(ctx context.Context, dataset int, known bool, found map[stri
 func (a *app) removeFiles(ctx context.Context, id int, path string, seen int64, long map[string]bool) error {
 	// All that were seen have a row by now. Where the counter says that there are no others, which is one read,
 	// no row has to be looked at.
-	total, err := a.client.FileCounters.Total(ctx, filecounters.Scope{DatasetID: &id})
+	total, err := a.client.FileCounters.Total(ctx, filecounters.ScopeOf(id))
 	if err != nil || total.Count == seen {
 		return err
 	}
@@ -241,7 +241,7 @@ func (a *app) removeFolders(ctx context.Context) error {
 			if !ok && a.done.skipped.Load() > 0 || ok && !a.isGone(path) {
 				continue // what was not visited may be there
 			}
-			total, err := a.client.FileCounters.Total(ctx, filecounters.Scope{DatasetID: &d.ID})
+			total, err := a.client.FileCounters.Total(ctx, filecounters.ScopeOf(d.ID))
 			if err != nil {
 				return err
 			}
@@ -254,7 +254,7 @@ func (a *app) removeFolders(ctx context.Context) error {
 			a.done.removed.Add(1)
 			a.done.gone.Add(total.Count)
 			// Its counts are zero now. This takes the rows away that say so.
-			if err := a.client.FileCounters.DeleteScope(ctx, filecounters.Scope{DatasetID: &d.ID}); err != nil {
+			if err := a.client.FileCounters.DeleteScope(ctx, filecounters.ScopeOf(d.ID)); err != nil {
 				return err
 			}
 		}

@@ -65,7 +65,7 @@ func reads(ctx context.Context, c *ent.Client) map[string]error {
 // counts by itself.
 func TestCounterOfATableInUse(t *testing.T) {
 	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
-		w, ctx := newWorld(t, db, params), t.Context()
+		w, ctx := newTables(t, db, params), t.Context()
 		w.old(ctx, 10_001)
 		for name, err := range reads(ctx, w.client) {
 			if name != "GroupBy" && !errors.Is(err, entcounter.ErrNotBuilt) {
@@ -105,7 +105,7 @@ func TestCounterOfATableInUse(t *testing.T) {
 // TestCounterOfFewRows adds a counter to a table whose rows are counted at once.
 func TestCounterOfFewRows(t *testing.T) {
 	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
-		w, ctx := newWorld(t, db, params), t.Context()
+		w, ctx := newTables(t, db, params), t.Context()
 		w.old(ctx, 100)
 		tx, err := w.client.Tx(ctx)
 		no(t, err)
@@ -127,7 +127,7 @@ func TestCounterOfFewRows(t *testing.T) {
 // TestCounterOfNewTables reads in a transaction what nobody has built or read before.
 func TestCounterOfNewTables(t *testing.T) {
 	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
-		w, ctx := newWorld(t, db, params), t.Context()
+		w, ctx := newTables(t, db, params), t.Context()
 		tx, err := w.client.Tx(ctx)
 		no(t, err)
 		d := tx.Dataset.Create().SetName("d").SaveX(ctx)
@@ -145,7 +145,7 @@ func TestCounterOfNewTables(t *testing.T) {
 // TestChangedDeclaration reads a counter that another declaration has built.
 func TestChangedDeclaration(t *testing.T) {
 	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
-		w, ctx := newWorld(t, db, params), t.Context()
+		w, ctx := newTables(t, db, params), t.Context()
 		w.old(ctx, 10)
 		no(t, w.client.CheckCounters(ctx))
 		_, err := w.oracle.ExecContext(ctx, w.quoted("UPDATE `counter_locks` SET `declaration` = 'SELECT another' WHERE `operation` = 'rebuilt'"))

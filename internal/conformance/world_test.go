@@ -35,8 +35,19 @@ type world struct {
 	oracle *sql.DB // connections that nothing watches or breaks
 }
 
-// newWorld opens a client on a fresh database.
+// newWorld opens a client on a fresh database, whose counters are built.
 func newWorld(tb testing.TB, db *testdb.Database, params map[string]string) *world {
+	tb.Helper()
+	w := newTables(tb, db, params)
+	if err := w.client.CheckCounters(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	w.tap.Reset()
+	return w
+}
+
+// newTables opens a client on a fresh database, whose counters nobody has read.
+func newTables(tb testing.TB, db *testdb.Database, params map[string]string) *world {
 	tb.Helper()
 	w := &world{TB: tb, db: db, oracle: db.DB(tb)}
 	w.pool, w.tap = tap.Open(tb, db, params)

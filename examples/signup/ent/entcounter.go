@@ -5,9 +5,10 @@ package ent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
-	"time"
 
+	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/examples/signup/ent/internal/sqlgraph"
@@ -42,6 +43,20 @@ func (tx *txDriver) CounterTx(wrap func(dialect.Tx) *entcounter.Tx) *entcounter.
 	return wrapped
 }
 
+// CounterDriver returns the driver that the transaction was begun on.
+func (tx *txDriver) CounterDriver() dialect.Driver { return tx.drv }
+
+// CheckCounters reports which counters cannot be read, for a program that starts:
+// those that are not built, or were built by another declaration. See
+// [entcounter.Handle.Check].
+func (c *Client) CheckCounters(ctx context.Context) error {
+	var errs []error
+	for _, h := range c.Counters() {
+		errs = append(errs, h.Check(ctx))
+	}
+	return errors.Join(errs...)
+}
+
 func (c *UserCountersClient) definition() *entcounter.Definition {
 	return sqlgraph.CounterSchema.Counter("User")
 }
@@ -63,7 +78,7 @@ func (c *UserCountersClient) Read(ctx context.Context, key usercounters.Key) (*U
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *UserCountersClient) ReadMany(ctx context.Context, keys ...usercounters.Key) ([]*UserCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -114,30 +129,103 @@ func (c *UserCountersClient) Total(ctx context.Context, scope usercounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Users     entcounter.Amount `sql:"users"`
-		Changes   entcounter.Amount `sql:"changes"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(usercounters.FieldUsers), usercounters.FieldUsers),
-		As(Sum(usercounters.FieldChanges), usercounters.FieldChanges),
-		As(Max(usercounters.FieldUpdatedAt), usercounters.FieldUpdatedAt),
-		As(Sum(usercounters.FieldPending), usercounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *UserCountersQuery) Total(ctx context.Context) (usercounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return usercounters.Totals{}, c.definition().TotalError(err)
+		return usercounters.Totals{}, err
 	}
 	var totals usercounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = usercounters.Totals{
-			Measures:  usercounters.Measures{Users: int64(s.Users), Changes: int64(s.Changes)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  usercounters.Measures{Users: row.Users, Changes: row.Changes},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.UserCounters.Query().
+//		Order(usercounters.ByUsers(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, usercounters.FieldPlan)
+func (q *UserCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*UserCounters, error) {
+	return userCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *UserCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*UserCounters) ([]*UserCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.UserCounters.Query().
+//		Distribution(ctx, usercounters.FieldPlan, usercounters.FieldUsers, 0.5, 0.95)
+func (q *UserCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*UserCounters], error) {
+	return userCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *UserCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*UserCounters) (entcounter.Distribution[*UserCounters], error) {
+		zero := func() *UserCounters { return &UserCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Plan), for reading page after page:
+//
+//	page, err := client.UserCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *UserCountersQuery) After(key usercounters.Key) *UserCountersQuery {
+	return q.Where(q.definition().After(userCountersKeyValues(key)))
+}
+
+func (q *UserCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("User")
+}
+
+// userCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func userCountersRead[V any](
+	ctx context.Context, q *UserCountersQuery, op string,
+	read func(ctx context.Context, q *UserCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*UserCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*UserCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		rows := []*UserCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*UserCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &UserCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by

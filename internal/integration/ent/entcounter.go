@@ -5,9 +5,10 @@ package ent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
-	"time"
 
+	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/internal/integration/ent/attachmentcounters"
@@ -95,7 +96,7 @@ func (c *AttachmentCountersClient) Read(ctx context.Context, key attachmentcount
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *AttachmentCountersClient) ReadMany(ctx context.Context, keys ...attachmentcounters.Key) ([]*AttachmentCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -147,32 +148,106 @@ func (c *AttachmentCountersClient) Total(ctx context.Context, scope attachmentco
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Rows      entcounter.Amount `sql:"rows"`
-		Count     entcounter.Amount `sql:"count"`
-		Table     entcounter.Amount `sql:"table"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(attachmentcounters.FieldRows), attachmentcounters.FieldRows),
-		As(Sum(attachmentcounters.FieldCount), attachmentcounters.FieldCount),
-		As(Sum(attachmentcounters.FieldTable), attachmentcounters.FieldTable),
-		As(Max(attachmentcounters.FieldUpdatedAt), attachmentcounters.FieldUpdatedAt),
-		As(Sum(attachmentcounters.FieldPending), attachmentcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *AttachmentCountersQuery) Total(ctx context.Context) (attachmentcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return attachmentcounters.Totals{}, c.definition().TotalError(err)
+		return attachmentcounters.Totals{}, err
 	}
 	var totals attachmentcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = attachmentcounters.Totals{
-			Measures:  attachmentcounters.Measures{Rows: int64(s.Rows), Count: int64(s.Count), Table: int64(s.Table)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  attachmentcounters.Measures{Rows: row.Rows, Count: row.Count, Table: row.Table},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.AttachmentCounters.Query().
+//		Order(attachmentcounters.ByRows(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, attachmentcounters.FieldOrder)
+func (q *AttachmentCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*AttachmentCounters, error) {
+	return attachmentCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *AttachmentCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*AttachmentCounters) ([]*AttachmentCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.AttachmentCounters.Query().
+//		Distribution(ctx, attachmentcounters.FieldOrder, attachmentcounters.FieldRows, 0.5, 0.95)
+func (q *AttachmentCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*AttachmentCounters], error) {
+	return attachmentCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *AttachmentCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*AttachmentCounters) (entcounter.Distribution[*AttachmentCounters], error) {
+		zero := func() *AttachmentCounters { return &AttachmentCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Order, Key), for reading page after page:
+//
+//	page, err := client.AttachmentCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *AttachmentCountersQuery) After(key attachmentcounters.Key) *AttachmentCountersQuery {
+	return q.Where(q.definition().After(attachmentCountersKeyValues(key)))
+}
+
+func (q *AttachmentCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Attachment")
+}
+
+// attachmentCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func attachmentCountersRead[V any](
+	ctx context.Context, q *AttachmentCountersQuery, op string,
+	read func(ctx context.Context, q *AttachmentCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*AttachmentCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*AttachmentCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Attachment: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*AttachmentCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*AttachmentCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &AttachmentCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -312,7 +387,7 @@ func (c *UploadCountersClient) Read(ctx context.Context, key uploadcounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *UploadCountersClient) ReadMany(ctx context.Context, keys ...uploadcounters.Key) ([]*UploadCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -364,28 +439,106 @@ func (c *UploadCountersClient) Total(ctx context.Context, scope uploadcounters.S
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Select    entcounter.Amount `sql:"select"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(uploadcounters.FieldSelect), uploadcounters.FieldSelect),
-		As(Max(uploadcounters.FieldUpdatedAt), uploadcounters.FieldUpdatedAt),
-		As(Sum(uploadcounters.FieldPending), uploadcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *UploadCountersQuery) Total(ctx context.Context) (uploadcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return uploadcounters.Totals{}, c.definition().TotalError(err)
+		return uploadcounters.Totals{}, err
 	}
 	var totals uploadcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = uploadcounters.Totals{
-			Measures:  uploadcounters.Measures{Select: int64(s.Select)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  uploadcounters.Measures{Select: row.Select},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.UploadCounters.Query().
+//		Order(uploadcounters.BySelect(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, uploadcounters.FieldTaskID)
+func (q *UploadCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*UploadCounters, error) {
+	return uploadCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *UploadCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*UploadCounters) ([]*UploadCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.UploadCounters.Query().
+//		Distribution(ctx, uploadcounters.FieldTaskID, uploadcounters.FieldSelect, 0.5, 0.95)
+func (q *UploadCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*UploadCounters], error) {
+	return uploadCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *UploadCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*UploadCounters) (entcounter.Distribution[*UploadCounters], error) {
+		zero := func() *UploadCounters { return &UploadCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (TaskID, UploaderID), for reading page after page:
+//
+//	page, err := client.UploadCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *UploadCountersQuery) After(key uploadcounters.Key) *UploadCountersQuery {
+	return q.Where(q.definition().After(uploadCountersKeyValues(key)))
+}
+
+func (q *UploadCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Upload")
+}
+
+// uploadCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func uploadCountersRead[V any](
+	ctx context.Context, q *UploadCountersQuery, op string,
+	read func(ctx context.Context, q *UploadCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*UploadCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*UploadCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Upload: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*UploadCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*UploadCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &UploadCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -521,7 +674,7 @@ func (c *BlobCountersClient) Read(ctx context.Context, key blobcounters.Key) (*B
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *BlobCountersClient) ReadMany(ctx context.Context, keys ...blobcounters.Key) ([]*BlobCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -572,30 +725,106 @@ func (c *BlobCountersClient) Total(ctx context.Context, scope blobcounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Bytes     entcounter.Amount `sql:"bytes"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(blobcounters.FieldCount), blobcounters.FieldCount),
-		As(Sum(blobcounters.FieldBytes), blobcounters.FieldBytes),
-		As(Max(blobcounters.FieldUpdatedAt), blobcounters.FieldUpdatedAt),
-		As(Sum(blobcounters.FieldPending), blobcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *BlobCountersQuery) Total(ctx context.Context) (blobcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return blobcounters.Totals{}, c.definition().TotalError(err)
+		return blobcounters.Totals{}, err
 	}
 	var totals blobcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = blobcounters.Totals{
-			Measures:  blobcounters.Measures{Count: int64(s.Count), Bytes: int64(s.Bytes)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  blobcounters.Measures{Count: row.Count, Bytes: row.Bytes},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.BlobCounters.Query().
+//		Order(blobcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, blobcounters.FieldBucket)
+func (q *BlobCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*BlobCounters, error) {
+	return blobCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *BlobCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*BlobCounters) ([]*BlobCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.BlobCounters.Query().
+//		Distribution(ctx, blobcounters.FieldBucket, blobcounters.FieldCount, 0.5, 0.95)
+func (q *BlobCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*BlobCounters], error) {
+	return blobCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *BlobCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*BlobCounters) (entcounter.Distribution[*BlobCounters], error) {
+		zero := func() *BlobCounters { return &BlobCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Bucket), for reading page after page:
+//
+//	page, err := client.BlobCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *BlobCountersQuery) After(key blobcounters.Key) *BlobCountersQuery {
+	return q.Where(q.definition().After(blobCountersKeyValues(key)))
+}
+
+func (q *BlobCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Blob")
+}
+
+// blobCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func blobCountersRead[V any](
+	ctx context.Context, q *BlobCountersQuery, op string,
+	read func(ctx context.Context, q *BlobCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*BlobCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*BlobCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Blob: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*BlobCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*BlobCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &BlobCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -725,7 +954,7 @@ func (c *CardCountersClient) Read(ctx context.Context, key cardcounters.Key) (*C
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *CardCountersClient) ReadMany(ctx context.Context, keys ...cardcounters.Key) ([]*CardCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -776,28 +1005,106 @@ func (c *CardCountersClient) Total(ctx context.Context, scope cardcounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(cardcounters.FieldCount), cardcounters.FieldCount),
-		As(Max(cardcounters.FieldUpdatedAt), cardcounters.FieldUpdatedAt),
-		As(Sum(cardcounters.FieldPending), cardcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *CardCountersQuery) Total(ctx context.Context) (cardcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return cardcounters.Totals{}, c.definition().TotalError(err)
+		return cardcounters.Totals{}, err
 	}
 	var totals cardcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = cardcounters.Totals{
-			Measures:  cardcounters.Measures{Count: int64(s.Count)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  cardcounters.Measures{Count: row.Count},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.CardCounters.Query().
+//		Order(cardcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, cardcounters.FieldOwnerID)
+func (q *CardCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*CardCounters, error) {
+	return cardCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *CardCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*CardCounters) ([]*CardCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.CardCounters.Query().
+//		Distribution(ctx, cardcounters.FieldOwnerID, cardcounters.FieldCount, 0.5, 0.95)
+func (q *CardCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*CardCounters], error) {
+	return cardCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *CardCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*CardCounters) (entcounter.Distribution[*CardCounters], error) {
+		zero := func() *CardCounters { return &CardCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (OwnerID), for reading page after page:
+//
+//	page, err := client.CardCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *CardCountersQuery) After(key cardcounters.Key) *CardCountersQuery {
+	return q.Where(q.definition().After(cardCountersKeyValues(key)))
+}
+
+func (q *CardCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Card")
+}
+
+// cardCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func cardCountersRead[V any](
+	ctx context.Context, q *CardCountersQuery, op string,
+	read func(ctx context.Context, q *CardCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*CardCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*CardCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Card: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*CardCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*CardCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &CardCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -925,7 +1232,7 @@ func (c *CardColorCountersClient) Read(ctx context.Context, key cardcolorcounter
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *CardColorCountersClient) ReadMany(ctx context.Context, keys ...cardcolorcounters.Key) ([]*CardColorCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -976,30 +1283,106 @@ func (c *CardColorCountersClient) Total(ctx context.Context, scope cardcolorcoun
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Owners    entcounter.Amount `sql:"owners"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(cardcolorcounters.FieldCount), cardcolorcounters.FieldCount),
-		As(Sum(cardcolorcounters.FieldOwners), cardcolorcounters.FieldOwners),
-		As(Max(cardcolorcounters.FieldUpdatedAt), cardcolorcounters.FieldUpdatedAt),
-		As(Sum(cardcolorcounters.FieldPending), cardcolorcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *CardColorCountersQuery) Total(ctx context.Context) (cardcolorcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return cardcolorcounters.Totals{}, c.definition().TotalError(err)
+		return cardcolorcounters.Totals{}, err
 	}
 	var totals cardcolorcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = cardcolorcounters.Totals{
-			Measures:  cardcolorcounters.Measures{Count: int64(s.Count), Owners: int64(s.Owners)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  cardcolorcounters.Measures{Count: row.Count, Owners: row.Owners},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.CardColorCounters.Query().
+//		Order(cardcolorcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, cardcolorcounters.FieldColor)
+func (q *CardColorCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*CardColorCounters, error) {
+	return cardColorCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *CardColorCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*CardColorCounters) ([]*CardColorCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.CardColorCounters.Query().
+//		Distribution(ctx, cardcolorcounters.FieldColor, cardcolorcounters.FieldCount, 0.5, 0.95)
+func (q *CardColorCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*CardColorCounters], error) {
+	return cardColorCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *CardColorCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*CardColorCounters) (entcounter.Distribution[*CardColorCounters], error) {
+		zero := func() *CardColorCounters { return &CardColorCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Color), for reading page after page:
+//
+//	page, err := client.CardColorCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *CardColorCountersQuery) After(key cardcolorcounters.Key) *CardColorCountersQuery {
+	return q.Where(q.definition().After(cardColorCountersKeyValues(key)))
+}
+
+func (q *CardColorCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("CardColor")
+}
+
+// cardColorCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func cardColorCountersRead[V any](
+	ctx context.Context, q *CardColorCountersQuery, op string,
+	read func(ctx context.Context, q *CardColorCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*CardColorCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*CardColorCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter CardColor: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*CardColorCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*CardColorCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &CardColorCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -1129,7 +1512,7 @@ func (c *DeviceCountersClient) Read(ctx context.Context, key devicecounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *DeviceCountersClient) ReadMany(ctx context.Context, keys ...devicecounters.Key) ([]*DeviceCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1180,30 +1563,106 @@ func (c *DeviceCountersClient) Total(ctx context.Context, scope devicecounters.S
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Load      entcounter.Amount `sql:"load"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(devicecounters.FieldCount), devicecounters.FieldCount),
-		As(Sum(devicecounters.FieldLoad), devicecounters.FieldLoad),
-		As(Max(devicecounters.FieldUpdatedAt), devicecounters.FieldUpdatedAt),
-		As(Sum(devicecounters.FieldPending), devicecounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *DeviceCountersQuery) Total(ctx context.Context) (devicecounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return devicecounters.Totals{}, c.definition().TotalError(err)
+		return devicecounters.Totals{}, err
 	}
 	var totals devicecounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = devicecounters.Totals{
-			Measures:  devicecounters.Measures{Count: int64(s.Count), Load: int64(s.Load)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  devicecounters.Measures{Count: row.Count, Load: row.Load},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.DeviceCounters.Query().
+//		Order(devicecounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, devicecounters.FieldSite)
+func (q *DeviceCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*DeviceCounters, error) {
+	return deviceCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *DeviceCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*DeviceCounters) ([]*DeviceCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.DeviceCounters.Query().
+//		Distribution(ctx, devicecounters.FieldSite, devicecounters.FieldCount, 0.5, 0.95)
+func (q *DeviceCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*DeviceCounters], error) {
+	return deviceCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *DeviceCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*DeviceCounters) (entcounter.Distribution[*DeviceCounters], error) {
+		zero := func() *DeviceCounters { return &DeviceCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Site), for reading page after page:
+//
+//	page, err := client.DeviceCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *DeviceCountersQuery) After(key devicecounters.Key) *DeviceCountersQuery {
+	return q.Where(q.definition().After(deviceCountersKeyValues(key)))
+}
+
+func (q *DeviceCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Device")
+}
+
+// deviceCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func deviceCountersRead[V any](
+	ctx context.Context, q *DeviceCountersQuery, op string,
+	read func(ctx context.Context, q *DeviceCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*DeviceCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*DeviceCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Device: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*DeviceCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*DeviceCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &DeviceCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -1333,7 +1792,7 @@ func (c *FolderCountersClient) Read(ctx context.Context, key foldercounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *FolderCountersClient) ReadMany(ctx context.Context, keys ...foldercounters.Key) ([]*FolderCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1385,30 +1844,106 @@ func (c *FolderCountersClient) Total(ctx context.Context, scope foldercounters.S
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Quota     entcounter.Amount `sql:"quota"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(foldercounters.FieldCount), foldercounters.FieldCount),
-		As(Sum(foldercounters.FieldQuota), foldercounters.FieldQuota),
-		As(Max(foldercounters.FieldUpdatedAt), foldercounters.FieldUpdatedAt),
-		As(Sum(foldercounters.FieldPending), foldercounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *FolderCountersQuery) Total(ctx context.Context) (foldercounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return foldercounters.Totals{}, c.definition().TotalError(err)
+		return foldercounters.Totals{}, err
 	}
 	var totals foldercounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = foldercounters.Totals{
-			Measures:  foldercounters.Measures{Count: int64(s.Count), Quota: int64(s.Quota)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  foldercounters.Measures{Count: row.Count, Quota: row.Quota},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.FolderCounters.Query().
+//		Order(foldercounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, foldercounters.FieldParentID)
+func (q *FolderCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*FolderCounters, error) {
+	return folderCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *FolderCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*FolderCounters) ([]*FolderCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.FolderCounters.Query().
+//		Distribution(ctx, foldercounters.FieldParentID, foldercounters.FieldCount, 0.5, 0.95)
+func (q *FolderCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*FolderCounters], error) {
+	return folderCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *FolderCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*FolderCounters) (entcounter.Distribution[*FolderCounters], error) {
+		zero := func() *FolderCounters { return &FolderCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (ParentID, Shared), for reading page after page:
+//
+//	page, err := client.FolderCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *FolderCountersQuery) After(key foldercounters.Key) *FolderCountersQuery {
+	return q.Where(q.definition().After(folderCountersKeyValues(key)))
+}
+
+func (q *FolderCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Folder")
+}
+
+// folderCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func folderCountersRead[V any](
+	ctx context.Context, q *FolderCountersQuery, op string,
+	read func(ctx context.Context, q *FolderCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*FolderCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*FolderCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Folder: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*FolderCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*FolderCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &FolderCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -1546,7 +2081,7 @@ func (c *MemberCountersClient) Read(ctx context.Context, key membercounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *MemberCountersClient) ReadMany(ctx context.Context, keys ...membercounters.Key) ([]*MemberCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1598,30 +2133,106 @@ func (c *MemberCountersClient) Total(ctx context.Context, scope membercounters.S
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Score     entcounter.Amount `sql:"score"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(membercounters.FieldCount), membercounters.FieldCount),
-		As(Sum(membercounters.FieldScore), membercounters.FieldScore),
-		As(Max(membercounters.FieldUpdatedAt), membercounters.FieldUpdatedAt),
-		As(Sum(membercounters.FieldPending), membercounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *MemberCountersQuery) Total(ctx context.Context) (membercounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return membercounters.Totals{}, c.definition().TotalError(err)
+		return membercounters.Totals{}, err
 	}
 	var totals membercounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = membercounters.Totals{
-			Measures:  membercounters.Measures{Count: int64(s.Count), Score: int64(s.Score)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  membercounters.Measures{Count: row.Count, Score: row.Score},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.MemberCounters.Query().
+//		Order(membercounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, membercounters.FieldTeamID)
+func (q *MemberCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*MemberCounters, error) {
+	return memberCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *MemberCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*MemberCounters) ([]*MemberCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.MemberCounters.Query().
+//		Distribution(ctx, membercounters.FieldTeamID, membercounters.FieldCount, 0.5, 0.95)
+func (q *MemberCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*MemberCounters], error) {
+	return memberCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *MemberCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*MemberCounters) (entcounter.Distribution[*MemberCounters], error) {
+		zero := func() *MemberCounters { return &MemberCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (TeamID, Role), for reading page after page:
+//
+//	page, err := client.MemberCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *MemberCountersQuery) After(key membercounters.Key) *MemberCountersQuery {
+	return q.Where(q.definition().After(memberCountersKeyValues(key)))
+}
+
+func (q *MemberCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Member")
+}
+
+// memberCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func memberCountersRead[V any](
+	ctx context.Context, q *MemberCountersQuery, op string,
+	read func(ctx context.Context, q *MemberCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*MemberCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*MemberCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Member: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*MemberCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*MemberCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &MemberCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -1759,7 +2370,7 @@ func (c *MemoCountersClient) Read(ctx context.Context, key memocounters.Key) (*M
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *MemoCountersClient) ReadMany(ctx context.Context, keys ...memocounters.Key) ([]*MemoCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1811,30 +2422,106 @@ func (c *MemoCountersClient) Total(ctx context.Context, scope memocounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Bytes     entcounter.Amount `sql:"bytes"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(memocounters.FieldCount), memocounters.FieldCount),
-		As(Sum(memocounters.FieldBytes), memocounters.FieldBytes),
-		As(Max(memocounters.FieldUpdatedAt), memocounters.FieldUpdatedAt),
-		As(Sum(memocounters.FieldPending), memocounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *MemoCountersQuery) Total(ctx context.Context) (memocounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return memocounters.Totals{}, c.definition().TotalError(err)
+		return memocounters.Totals{}, err
 	}
 	var totals memocounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = memocounters.Totals{
-			Measures:  memocounters.Measures{Count: int64(s.Count), Bytes: int64(s.Bytes)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  memocounters.Measures{Count: row.Count, Bytes: row.Bytes},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.MemoCounters.Query().
+//		Order(memocounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, memocounters.FieldBoard)
+func (q *MemoCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*MemoCounters, error) {
+	return memoCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *MemoCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*MemoCounters) ([]*MemoCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.MemoCounters.Query().
+//		Distribution(ctx, memocounters.FieldBoard, memocounters.FieldCount, 0.5, 0.95)
+func (q *MemoCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*MemoCounters], error) {
+	return memoCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *MemoCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*MemoCounters) (entcounter.Distribution[*MemoCounters], error) {
+		zero := func() *MemoCounters { return &MemoCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Board, Deleted), for reading page after page:
+//
+//	page, err := client.MemoCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *MemoCountersQuery) After(key memocounters.Key) *MemoCountersQuery {
+	return q.Where(q.definition().After(memoCountersKeyValues(key)))
+}
+
+func (q *MemoCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Memo")
+}
+
+// memoCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func memoCountersRead[V any](
+	ctx context.Context, q *MemoCountersQuery, op string,
+	read func(ctx context.Context, q *MemoCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*MemoCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*MemoCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Memo: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*MemoCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*MemoCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &MemoCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -1972,7 +2659,7 @@ func (c *ChildCountersClient) Read(ctx context.Context, key childcounters.Key) (
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *ChildCountersClient) ReadMany(ctx context.Context, keys ...childcounters.Key) ([]*ChildCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2023,30 +2710,106 @@ func (c *ChildCountersClient) Total(ctx context.Context, scope childcounters.Sco
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Children  entcounter.Amount `sql:"children"`
-		Bytes     entcounter.Amount `sql:"bytes"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(childcounters.FieldChildren), childcounters.FieldChildren),
-		As(Sum(childcounters.FieldBytes), childcounters.FieldBytes),
-		As(Max(childcounters.FieldUpdatedAt), childcounters.FieldUpdatedAt),
-		As(Sum(childcounters.FieldPending), childcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *ChildCountersQuery) Total(ctx context.Context) (childcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return childcounters.Totals{}, c.definition().TotalError(err)
+		return childcounters.Totals{}, err
 	}
 	var totals childcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = childcounters.Totals{
-			Measures:  childcounters.Measures{Children: int64(s.Children), Bytes: int64(s.Bytes)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  childcounters.Measures{Children: row.Children, Bytes: row.Bytes},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.ChildCounters.Query().
+//		Order(childcounters.ByChildren(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, childcounters.FieldParentID)
+func (q *ChildCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*ChildCounters, error) {
+	return childCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *ChildCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ChildCounters) ([]*ChildCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.ChildCounters.Query().
+//		Distribution(ctx, childcounters.FieldParentID, childcounters.FieldChildren, 0.5, 0.95)
+func (q *ChildCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*ChildCounters], error) {
+	return childCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *ChildCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ChildCounters) (entcounter.Distribution[*ChildCounters], error) {
+		zero := func() *ChildCounters { return &ChildCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (ParentID), for reading page after page:
+//
+//	page, err := client.ChildCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *ChildCountersQuery) After(key childcounters.Key) *ChildCountersQuery {
+	return q.Where(q.definition().After(childCountersKeyValues(key)))
+}
+
+func (q *ChildCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Child")
+}
+
+// childCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func childCountersRead[V any](
+	ctx context.Context, q *ChildCountersQuery, op string,
+	read func(ctx context.Context, q *ChildCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ChildCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*ChildCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Child: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*ChildCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*ChildCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &ChildCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -2176,7 +2939,7 @@ func (c *KindCountersClient) Read(ctx context.Context, key kindcounters.Key) (*K
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *KindCountersClient) ReadMany(ctx context.Context, keys ...kindcounters.Key) ([]*KindCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2227,28 +2990,106 @@ func (c *KindCountersClient) Total(ctx context.Context, scope kindcounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(kindcounters.FieldCount), kindcounters.FieldCount),
-		As(Max(kindcounters.FieldUpdatedAt), kindcounters.FieldUpdatedAt),
-		As(Sum(kindcounters.FieldPending), kindcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *KindCountersQuery) Total(ctx context.Context) (kindcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return kindcounters.Totals{}, c.definition().TotalError(err)
+		return kindcounters.Totals{}, err
 	}
 	var totals kindcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = kindcounters.Totals{
-			Measures:  kindcounters.Measures{Count: int64(s.Count)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  kindcounters.Measures{Count: row.Count},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.KindCounters.Query().
+//		Order(kindcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, kindcounters.FieldKind)
+func (q *KindCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*KindCounters, error) {
+	return kindCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *KindCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*KindCounters) ([]*KindCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.KindCounters.Query().
+//		Distribution(ctx, kindcounters.FieldKind, kindcounters.FieldCount, 0.5, 0.95)
+func (q *KindCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*KindCounters], error) {
+	return kindCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *KindCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*KindCounters) (entcounter.Distribution[*KindCounters], error) {
+		zero := func() *KindCounters { return &KindCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Kind), for reading page after page:
+//
+//	page, err := client.KindCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *KindCountersQuery) After(key kindcounters.Key) *KindCountersQuery {
+	return q.Where(q.definition().After(kindCountersKeyValues(key)))
+}
+
+func (q *KindCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Kind")
+}
+
+// kindCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func kindCountersRead[V any](
+	ctx context.Context, q *KindCountersQuery, op string,
+	read func(ctx context.Context, q *KindCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*KindCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*KindCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Kind: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*KindCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*KindCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &KindCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -2376,7 +3217,7 @@ func (c *TaskTierCountersClient) Read(ctx context.Context, key tasktiercounters.
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TaskTierCountersClient) ReadMany(ctx context.Context, keys ...tasktiercounters.Key) ([]*TaskTierCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2427,30 +3268,106 @@ func (c *TaskTierCountersClient) Total(ctx context.Context, scope tasktiercounte
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Levels    entcounter.Amount `sql:"levels"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(tasktiercounters.FieldCount), tasktiercounters.FieldCount),
-		As(Sum(tasktiercounters.FieldLevels), tasktiercounters.FieldLevels),
-		As(Max(tasktiercounters.FieldUpdatedAt), tasktiercounters.FieldUpdatedAt),
-		As(Sum(tasktiercounters.FieldPending), tasktiercounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *TaskTierCountersQuery) Total(ctx context.Context) (tasktiercounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return tasktiercounters.Totals{}, c.definition().TotalError(err)
+		return tasktiercounters.Totals{}, err
 	}
 	var totals tasktiercounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = tasktiercounters.Totals{
-			Measures:  tasktiercounters.Measures{Count: int64(s.Count), Levels: int64(s.Levels)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  tasktiercounters.Measures{Count: row.Count, Levels: row.Levels},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.TaskTierCounters.Query().
+//		Order(tasktiercounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, tasktiercounters.FieldTier)
+func (q *TaskTierCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*TaskTierCounters, error) {
+	return taskTierCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *TaskTierCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaskTierCounters) ([]*TaskTierCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.TaskTierCounters.Query().
+//		Distribution(ctx, tasktiercounters.FieldTier, tasktiercounters.FieldCount, 0.5, 0.95)
+func (q *TaskTierCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*TaskTierCounters], error) {
+	return taskTierCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *TaskTierCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaskTierCounters) (entcounter.Distribution[*TaskTierCounters], error) {
+		zero := func() *TaskTierCounters { return &TaskTierCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Tier), for reading page after page:
+//
+//	page, err := client.TaskTierCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *TaskTierCountersQuery) After(key tasktiercounters.Key) *TaskTierCountersQuery {
+	return q.Where(q.definition().After(taskTierCountersKeyValues(key)))
+}
+
+func (q *TaskTierCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("TaskTier")
+}
+
+// taskTierCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func taskTierCountersRead[V any](
+	ctx context.Context, q *TaskTierCountersQuery, op string,
+	read func(ctx context.Context, q *TaskTierCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaskTierCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*TaskTierCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter TaskTier: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*TaskTierCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*TaskTierCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &TaskTierCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -2580,7 +3497,7 @@ func (c *TaskCountersClient) Read(ctx context.Context, key taskcounters.Key) (*T
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TaskCountersClient) ReadMany(ctx context.Context, keys ...taskcounters.Key) ([]*TaskCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2632,34 +3549,106 @@ func (c *TaskCountersClient) Total(ctx context.Context, scope taskcounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Bytes     entcounter.Amount `sql:"bytes"`
-		Weight    entcounter.Amount `sql:"weight"`
-		Retries   entcounter.Amount `sql:"retries"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(taskcounters.FieldCount), taskcounters.FieldCount),
-		As(Sum(taskcounters.FieldBytes), taskcounters.FieldBytes),
-		As(Sum(taskcounters.FieldWeight), taskcounters.FieldWeight),
-		As(Sum(taskcounters.FieldRetries), taskcounters.FieldRetries),
-		As(Max(taskcounters.FieldUpdatedAt), taskcounters.FieldUpdatedAt),
-		As(Sum(taskcounters.FieldPending), taskcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *TaskCountersQuery) Total(ctx context.Context) (taskcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return taskcounters.Totals{}, c.definition().TotalError(err)
+		return taskcounters.Totals{}, err
 	}
 	var totals taskcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = taskcounters.Totals{
-			Measures:  taskcounters.Measures{Count: int64(s.Count), Bytes: int64(s.Bytes), Weight: int64(s.Weight), Retries: int64(s.Retries)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  taskcounters.Measures{Count: row.Count, Bytes: row.Bytes, Weight: row.Weight, Retries: row.Retries},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.TaskCounters.Query().
+//		Order(taskcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, taskcounters.FieldProjectID)
+func (q *TaskCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*TaskCounters, error) {
+	return taskCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *TaskCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaskCounters) ([]*TaskCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.TaskCounters.Query().
+//		Distribution(ctx, taskcounters.FieldProjectID, taskcounters.FieldCount, 0.5, 0.95)
+func (q *TaskCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*TaskCounters], error) {
+	return taskCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *TaskCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaskCounters) (entcounter.Distribution[*TaskCounters], error) {
+		zero := func() *TaskCounters { return &TaskCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (ProjectID, State), for reading page after page:
+//
+//	page, err := client.TaskCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *TaskCountersQuery) After(key taskcounters.Key) *TaskCountersQuery {
+	return q.Where(q.definition().After(taskCountersKeyValues(key)))
+}
+
+func (q *TaskCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Task")
+}
+
+// taskCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func taskCountersRead[V any](
+	ctx context.Context, q *TaskCountersQuery, op string,
+	read func(ctx context.Context, q *TaskCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaskCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*TaskCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Task: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*TaskCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*TaskCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &TaskCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -2801,7 +3790,7 @@ func (c *OwnerCountersClient) Read(ctx context.Context, key ownercounters.Key) (
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *OwnerCountersClient) ReadMany(ctx context.Context, keys ...ownercounters.Key) ([]*OwnerCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2852,28 +3841,106 @@ func (c *OwnerCountersClient) Total(ctx context.Context, scope ownercounters.Sco
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Tasks     entcounter.Amount `sql:"tasks"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(ownercounters.FieldTasks), ownercounters.FieldTasks),
-		As(Max(ownercounters.FieldUpdatedAt), ownercounters.FieldUpdatedAt),
-		As(Sum(ownercounters.FieldPending), ownercounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *OwnerCountersQuery) Total(ctx context.Context) (ownercounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return ownercounters.Totals{}, c.definition().TotalError(err)
+		return ownercounters.Totals{}, err
 	}
 	var totals ownercounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = ownercounters.Totals{
-			Measures:  ownercounters.Measures{Tasks: int64(s.Tasks)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  ownercounters.Measures{Tasks: row.Tasks},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.OwnerCounters.Query().
+//		Order(ownercounters.ByTasks(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, ownercounters.FieldOwnerID)
+func (q *OwnerCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*OwnerCounters, error) {
+	return ownerCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *OwnerCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*OwnerCounters) ([]*OwnerCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.OwnerCounters.Query().
+//		Distribution(ctx, ownercounters.FieldOwnerID, ownercounters.FieldTasks, 0.5, 0.95)
+func (q *OwnerCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*OwnerCounters], error) {
+	return ownerCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *OwnerCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*OwnerCounters) (entcounter.Distribution[*OwnerCounters], error) {
+		zero := func() *OwnerCounters { return &OwnerCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (OwnerID), for reading page after page:
+//
+//	page, err := client.OwnerCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *OwnerCountersQuery) After(key ownercounters.Key) *OwnerCountersQuery {
+	return q.Where(q.definition().After(ownerCountersKeyValues(key)))
+}
+
+func (q *OwnerCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Owner")
+}
+
+// ownerCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func ownerCountersRead[V any](
+	ctx context.Context, q *OwnerCountersQuery, op string,
+	read func(ctx context.Context, q *OwnerCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*OwnerCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*OwnerCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Owner: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*OwnerCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*OwnerCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &OwnerCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -3001,7 +4068,7 @@ func (c *ReviewCountersClient) Read(ctx context.Context, key reviewcounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *ReviewCountersClient) ReadMany(ctx context.Context, keys ...reviewcounters.Key) ([]*ReviewCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -3053,28 +4120,106 @@ func (c *ReviewCountersClient) Total(ctx context.Context, scope reviewcounters.S
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Tasks     entcounter.Amount `sql:"tasks"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(reviewcounters.FieldTasks), reviewcounters.FieldTasks),
-		As(Max(reviewcounters.FieldUpdatedAt), reviewcounters.FieldUpdatedAt),
-		As(Sum(reviewcounters.FieldPending), reviewcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *ReviewCountersQuery) Total(ctx context.Context) (reviewcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return reviewcounters.Totals{}, c.definition().TotalError(err)
+		return reviewcounters.Totals{}, err
 	}
 	var totals reviewcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = reviewcounters.Totals{
-			Measures:  reviewcounters.Measures{Tasks: int64(s.Tasks)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  reviewcounters.Measures{Tasks: row.Tasks},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.ReviewCounters.Query().
+//		Order(reviewcounters.ByTasks(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, reviewcounters.FieldReviewerID)
+func (q *ReviewCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*ReviewCounters, error) {
+	return reviewCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *ReviewCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ReviewCounters) ([]*ReviewCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.ReviewCounters.Query().
+//		Distribution(ctx, reviewcounters.FieldReviewerID, reviewcounters.FieldTasks, 0.5, 0.95)
+func (q *ReviewCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*ReviewCounters], error) {
+	return reviewCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *ReviewCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ReviewCounters) (entcounter.Distribution[*ReviewCounters], error) {
+		zero := func() *ReviewCounters { return &ReviewCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (ReviewerID, State), for reading page after page:
+//
+//	page, err := client.ReviewCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *ReviewCountersQuery) After(key reviewcounters.Key) *ReviewCountersQuery {
+	return q.Where(q.definition().After(reviewCountersKeyValues(key)))
+}
+
+func (q *ReviewCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Review")
+}
+
+// reviewCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func reviewCountersRead[V any](
+	ctx context.Context, q *ReviewCountersQuery, op string,
+	read func(ctx context.Context, q *ReviewCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ReviewCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*ReviewCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Review: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*ReviewCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*ReviewCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &ReviewCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -3210,7 +4355,7 @@ func (c *TokenCountersClient) Read(ctx context.Context, key tokencounters.Key) (
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TokenCountersClient) ReadMany(ctx context.Context, keys ...tokencounters.Key) ([]*TokenCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -3261,30 +4406,106 @@ func (c *TokenCountersClient) Total(ctx context.Context, scope tokencounters.Sco
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Uses      entcounter.Amount `sql:"uses"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(tokencounters.FieldCount), tokencounters.FieldCount),
-		As(Sum(tokencounters.FieldUses), tokencounters.FieldUses),
-		As(Max(tokencounters.FieldUpdatedAt), tokencounters.FieldUpdatedAt),
-		As(Sum(tokencounters.FieldPending), tokencounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *TokenCountersQuery) Total(ctx context.Context) (tokencounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return tokencounters.Totals{}, c.definition().TotalError(err)
+		return tokencounters.Totals{}, err
 	}
 	var totals tokencounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = tokencounters.Totals{
-			Measures:  tokencounters.Measures{Count: int64(s.Count), Uses: int64(s.Uses)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  tokencounters.Measures{Count: row.Count, Uses: row.Uses},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.TokenCounters.Query().
+//		Order(tokencounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, tokencounters.FieldScope)
+func (q *TokenCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*TokenCounters, error) {
+	return tokenCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *TokenCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TokenCounters) ([]*TokenCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.TokenCounters.Query().
+//		Distribution(ctx, tokencounters.FieldScope, tokencounters.FieldCount, 0.5, 0.95)
+func (q *TokenCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*TokenCounters], error) {
+	return tokenCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *TokenCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TokenCounters) (entcounter.Distribution[*TokenCounters], error) {
+		zero := func() *TokenCounters { return &TokenCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Scope), for reading page after page:
+//
+//	page, err := client.TokenCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *TokenCountersQuery) After(key tokencounters.Key) *TokenCountersQuery {
+	return q.Where(q.definition().After(tokenCountersKeyValues(key)))
+}
+
+func (q *TokenCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Token")
+}
+
+// tokenCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func tokenCountersRead[V any](
+	ctx context.Context, q *TokenCountersQuery, op string,
+	read func(ctx context.Context, q *TokenCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TokenCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*TokenCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Token: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*TokenCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*TokenCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &TokenCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -3414,7 +4635,7 @@ func (c *TokenNameCountersClient) Read(ctx context.Context, key tokennamecounter
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TokenNameCountersClient) ReadMany(ctx context.Context, keys ...tokennamecounters.Key) ([]*TokenNameCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -3465,28 +4686,106 @@ func (c *TokenNameCountersClient) Total(ctx context.Context, scope tokennamecoun
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(tokennamecounters.FieldCount), tokennamecounters.FieldCount),
-		As(Max(tokennamecounters.FieldUpdatedAt), tokennamecounters.FieldUpdatedAt),
-		As(Sum(tokennamecounters.FieldPending), tokennamecounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *TokenNameCountersQuery) Total(ctx context.Context) (tokennamecounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return tokennamecounters.Totals{}, c.definition().TotalError(err)
+		return tokennamecounters.Totals{}, err
 	}
 	var totals tokennamecounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = tokennamecounters.Totals{
-			Measures:  tokennamecounters.Measures{Count: int64(s.Count)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  tokennamecounters.Measures{Count: row.Count},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.TokenNameCounters.Query().
+//		Order(tokennamecounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, tokennamecounters.FieldName)
+func (q *TokenNameCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*TokenNameCounters, error) {
+	return tokenNameCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *TokenNameCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TokenNameCounters) ([]*TokenNameCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.TokenNameCounters.Query().
+//		Distribution(ctx, tokennamecounters.FieldName, tokennamecounters.FieldCount, 0.5, 0.95)
+func (q *TokenNameCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*TokenNameCounters], error) {
+	return tokenNameCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *TokenNameCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TokenNameCounters) (entcounter.Distribution[*TokenNameCounters], error) {
+		zero := func() *TokenNameCounters { return &TokenNameCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Name), for reading page after page:
+//
+//	page, err := client.TokenNameCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *TokenNameCountersQuery) After(key tokennamecounters.Key) *TokenNameCountersQuery {
+	return q.Where(q.definition().After(tokenNameCountersKeyValues(key)))
+}
+
+func (q *TokenNameCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("TokenName")
+}
+
+// tokenNameCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func tokenNameCountersRead[V any](
+	ctx context.Context, q *TokenNameCountersQuery, op string,
+	read func(ctx context.Context, q *TokenNameCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TokenNameCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*TokenNameCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter TokenName: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*TokenNameCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*TokenNameCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &TokenNameCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -3614,7 +4913,7 @@ func (c *MarriageCountersClient) Read(ctx context.Context, key marriagecounters.
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *MarriageCountersClient) ReadMany(ctx context.Context, keys ...marriagecounters.Key) ([]*MarriageCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -3665,28 +4964,106 @@ func (c *MarriageCountersClient) Total(ctx context.Context, scope marriagecounte
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(marriagecounters.FieldCount), marriagecounters.FieldCount),
-		As(Max(marriagecounters.FieldUpdatedAt), marriagecounters.FieldUpdatedAt),
-		As(Sum(marriagecounters.FieldPending), marriagecounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *MarriageCountersQuery) Total(ctx context.Context) (marriagecounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return marriagecounters.Totals{}, c.definition().TotalError(err)
+		return marriagecounters.Totals{}, err
 	}
 	var totals marriagecounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = marriagecounters.Totals{
-			Measures:  marriagecounters.Measures{Count: int64(s.Count)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  marriagecounters.Measures{Count: row.Count},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.MarriageCounters.Query().
+//		Order(marriagecounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, marriagecounters.FieldSpouseID)
+func (q *MarriageCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*MarriageCounters, error) {
+	return marriageCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *MarriageCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*MarriageCounters) ([]*MarriageCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.MarriageCounters.Query().
+//		Distribution(ctx, marriagecounters.FieldSpouseID, marriagecounters.FieldCount, 0.5, 0.95)
+func (q *MarriageCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*MarriageCounters], error) {
+	return marriageCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *MarriageCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*MarriageCounters) (entcounter.Distribution[*MarriageCounters], error) {
+		zero := func() *MarriageCounters { return &MarriageCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (SpouseID), for reading page after page:
+//
+//	page, err := client.MarriageCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *MarriageCountersQuery) After(key marriagecounters.Key) *MarriageCountersQuery {
+	return q.Where(q.definition().After(marriageCountersKeyValues(key)))
+}
+
+func (q *MarriageCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Marriage")
+}
+
+// marriageCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func marriageCountersRead[V any](
+	ctx context.Context, q *MarriageCountersQuery, op string,
+	read func(ctx context.Context, q *MarriageCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*MarriageCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*MarriageCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Marriage: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*MarriageCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*MarriageCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &MarriageCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -3814,7 +5191,7 @@ func (c *TenantUserCountersClient) Read(ctx context.Context, key tenantusercount
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TenantUserCountersClient) ReadMany(ctx context.Context, keys ...tenantusercounters.Key) ([]*TenantUserCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -3865,30 +5242,106 @@ func (c *TenantUserCountersClient) Total(ctx context.Context, scope tenantuserco
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Users     entcounter.Amount `sql:"users"`
-		Age       entcounter.Amount `sql:"age"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(tenantusercounters.FieldUsers), tenantusercounters.FieldUsers),
-		As(Sum(tenantusercounters.FieldAge), tenantusercounters.FieldAge),
-		As(Max(tenantusercounters.FieldUpdatedAt), tenantusercounters.FieldUpdatedAt),
-		As(Sum(tenantusercounters.FieldPending), tenantusercounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *TenantUserCountersQuery) Total(ctx context.Context) (tenantusercounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return tenantusercounters.Totals{}, c.definition().TotalError(err)
+		return tenantusercounters.Totals{}, err
 	}
 	var totals tenantusercounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = tenantusercounters.Totals{
-			Measures:  tenantusercounters.Measures{Users: int64(s.Users), Age: int64(s.Age)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  tenantusercounters.Measures{Users: row.Users, Age: row.Age},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.TenantUserCounters.Query().
+//		Order(tenantusercounters.ByUsers(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, tenantusercounters.FieldTenantID)
+func (q *TenantUserCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*TenantUserCounters, error) {
+	return tenantUserCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *TenantUserCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TenantUserCounters) ([]*TenantUserCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.TenantUserCounters.Query().
+//		Distribution(ctx, tenantusercounters.FieldTenantID, tenantusercounters.FieldUsers, 0.5, 0.95)
+func (q *TenantUserCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*TenantUserCounters], error) {
+	return tenantUserCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *TenantUserCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TenantUserCounters) (entcounter.Distribution[*TenantUserCounters], error) {
+		zero := func() *TenantUserCounters { return &TenantUserCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (TenantID), for reading page after page:
+//
+//	page, err := client.TenantUserCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *TenantUserCountersQuery) After(key tenantusercounters.Key) *TenantUserCountersQuery {
+	return q.Where(q.definition().After(tenantUserCountersKeyValues(key)))
+}
+
+func (q *TenantUserCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("TenantUser")
+}
+
+// tenantUserCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func tenantUserCountersRead[V any](
+	ctx context.Context, q *TenantUserCountersQuery, op string,
+	read func(ctx context.Context, q *TenantUserCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TenantUserCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*TenantUserCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter TenantUser: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*TenantUserCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*TenantUserCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &TenantUserCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by

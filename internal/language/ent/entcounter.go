@@ -5,9 +5,10 @@ package ent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
-	"time"
 
+	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/internal/language/ent/assigneecounters"
@@ -90,7 +91,7 @@ func (c *TermCountersClient) Read(ctx context.Context, key termcounters.Key) (*T
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TermCountersClient) ReadMany(ctx context.Context, keys ...termcounters.Key) ([]*TermCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -142,30 +143,106 @@ func (c *TermCountersClient) Total(ctx context.Context, scope termcounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Words     entcounter.Amount `sql:"words"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(termcounters.FieldCount), termcounters.FieldCount),
-		As(Sum(termcounters.FieldWords), termcounters.FieldWords),
-		As(Max(termcounters.FieldUpdatedAt), termcounters.FieldUpdatedAt),
-		As(Sum(termcounters.FieldPending), termcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *TermCountersQuery) Total(ctx context.Context) (termcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return termcounters.Totals{}, c.definition().TotalError(err)
+		return termcounters.Totals{}, err
 	}
 	var totals termcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = termcounters.Totals{
-			Measures:  termcounters.Measures{Count: int64(s.Count), Words: int64(s.Words)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  termcounters.Measures{Count: row.Count, Words: row.Words},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.TermCounters.Query().
+//		Order(termcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, termcounters.FieldTermID)
+func (q *TermCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*TermCounters, error) {
+	return termCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *TermCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TermCounters) ([]*TermCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.TermCounters.Query().
+//		Distribution(ctx, termcounters.FieldTermID, termcounters.FieldCount, 0.5, 0.95)
+func (q *TermCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*TermCounters], error) {
+	return termCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *TermCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TermCounters) (entcounter.Distribution[*TermCounters], error) {
+		zero := func() *TermCounters { return &TermCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (TermID, Status), for reading page after page:
+//
+//	page, err := client.TermCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *TermCountersQuery) After(key termcounters.Key) *TermCountersQuery {
+	return q.Where(q.definition().After(termCountersKeyValues(key)))
+}
+
+func (q *TermCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Term")
+}
+
+// termCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func termCountersRead[V any](
+	ctx context.Context, q *TermCountersQuery, op string,
+	read func(ctx context.Context, q *TermCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TermCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*TermCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Term: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*TermCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*TermCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &TermCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -303,7 +380,7 @@ func (c *FriendCountersClient) Read(ctx context.Context, key friendcounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *FriendCountersClient) ReadMany(ctx context.Context, keys ...friendcounters.Key) ([]*FriendCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -355,28 +432,106 @@ func (c *FriendCountersClient) Total(ctx context.Context, scope friendcounters.S
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(friendcounters.FieldCount), friendcounters.FieldCount),
-		As(Max(friendcounters.FieldUpdatedAt), friendcounters.FieldUpdatedAt),
-		As(Sum(friendcounters.FieldPending), friendcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *FriendCountersQuery) Total(ctx context.Context) (friendcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return friendcounters.Totals{}, c.definition().TotalError(err)
+		return friendcounters.Totals{}, err
 	}
 	var totals friendcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = friendcounters.Totals{
-			Measures:  friendcounters.Measures{Count: int64(s.Count)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  friendcounters.Measures{Count: row.Count},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.FriendCounters.Query().
+//		Order(friendcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, friendcounters.FieldStatus)
+func (q *FriendCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*FriendCounters, error) {
+	return friendCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *FriendCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*FriendCounters) ([]*FriendCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.FriendCounters.Query().
+//		Distribution(ctx, friendcounters.FieldStatus, friendcounters.FieldCount, 0.5, 0.95)
+func (q *FriendCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*FriendCounters], error) {
+	return friendCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *FriendCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*FriendCounters) (entcounter.Distribution[*FriendCounters], error) {
+		zero := func() *FriendCounters { return &FriendCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Status, FriendsStatus), for reading page after page:
+//
+//	page, err := client.FriendCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *FriendCountersQuery) After(key friendcounters.Key) *FriendCountersQuery {
+	return q.Where(q.definition().After(friendCountersKeyValues(key)))
+}
+
+func (q *FriendCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Friend")
+}
+
+// friendCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func friendCountersRead[V any](
+	ctx context.Context, q *FriendCountersQuery, op string,
+	read func(ctx context.Context, q *FriendCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*FriendCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*FriendCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Friend: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*FriendCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*FriendCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &FriendCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -512,7 +667,7 @@ func (c *TreeCountersClient) Read(ctx context.Context, key treecounters.Key) (*T
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TreeCountersClient) ReadMany(ctx context.Context, keys ...treecounters.Key) ([]*TreeCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -565,30 +720,106 @@ func (c *TreeCountersClient) Total(ctx context.Context, scope treecounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Sizes     entcounter.Amount `sql:"sizes"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(treecounters.FieldCount), treecounters.FieldCount),
-		As(Sum(treecounters.FieldSizes), treecounters.FieldSizes),
-		As(Max(treecounters.FieldUpdatedAt), treecounters.FieldUpdatedAt),
-		As(Sum(treecounters.FieldPending), treecounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *TreeCountersQuery) Total(ctx context.Context) (treecounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return treecounters.Totals{}, c.definition().TotalError(err)
+		return treecounters.Totals{}, err
 	}
 	var totals treecounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = treecounters.Totals{
-			Measures:  treecounters.Measures{Count: int64(s.Count), Sizes: int64(s.Sizes)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  treecounters.Measures{Count: row.Count, Sizes: row.Sizes},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.TreeCounters.Query().
+//		Order(treecounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, treecounters.FieldGrandColor)
+func (q *TreeCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*TreeCounters, error) {
+	return treeCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *TreeCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TreeCounters) ([]*TreeCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.TreeCounters.Query().
+//		Distribution(ctx, treecounters.FieldGrandColor, treecounters.FieldCount, 0.5, 0.95)
+func (q *TreeCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*TreeCounters], error) {
+	return treeCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *TreeCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TreeCounters) (entcounter.Distribution[*TreeCounters], error) {
+		zero := func() *TreeCounters { return &TreeCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (GrandColor, ParentColor, Color), for reading page after page:
+//
+//	page, err := client.TreeCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *TreeCountersQuery) After(key treecounters.Key) *TreeCountersQuery {
+	return q.Where(q.definition().After(treeCountersKeyValues(key)))
+}
+
+func (q *TreeCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Tree")
+}
+
+// treeCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func treeCountersRead[V any](
+	ctx context.Context, q *TreeCountersQuery, op string,
+	read func(ctx context.Context, q *TreeCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TreeCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*TreeCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Tree: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*TreeCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*TreeCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &TreeCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -734,7 +965,7 @@ func (c *StageCountersClient) Read(ctx context.Context, key stagecounters.Key) (
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *StageCountersClient) ReadMany(ctx context.Context, keys ...stagecounters.Key) ([]*StageCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -787,30 +1018,106 @@ func (c *StageCountersClient) Total(ctx context.Context, scope stagecounters.Sco
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Total     entcounter.Amount `sql:"total"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(stagecounters.FieldCount), stagecounters.FieldCount),
-		As(Sum(stagecounters.FieldTotal), stagecounters.FieldTotal),
-		As(Max(stagecounters.FieldUpdatedAt), stagecounters.FieldUpdatedAt),
-		As(Sum(stagecounters.FieldPending), stagecounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *StageCountersQuery) Total(ctx context.Context) (stagecounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return stagecounters.Totals{}, c.definition().TotalError(err)
+		return stagecounters.Totals{}, err
 	}
 	var totals stagecounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = stagecounters.Totals{
-			Measures:  stagecounters.Measures{Count: int64(s.Count), Total: int64(s.Total)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  stagecounters.Measures{Count: row.Count, Total: row.Total},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.StageCounters.Query().
+//		Order(stagecounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, stagecounters.FieldEntity)
+func (q *StageCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*StageCounters, error) {
+	return stageCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *StageCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*StageCounters) ([]*StageCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.StageCounters.Query().
+//		Distribution(ctx, stagecounters.FieldEntity, stagecounters.FieldCount, 0.5, 0.95)
+func (q *StageCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*StageCounters], error) {
+	return stageCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *StageCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*StageCounters) (entcounter.Distribution[*StageCounters], error) {
+		zero := func() *StageCounters { return &StageCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Entity, ProjectID, Stage), for reading page after page:
+//
+//	page, err := client.StageCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *StageCountersQuery) After(key stagecounters.Key) *StageCountersQuery {
+	return q.Where(q.definition().After(stageCountersKeyValues(key)))
+}
+
+func (q *StageCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Stage")
+}
+
+// stageCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func stageCountersRead[V any](
+	ctx context.Context, q *StageCountersQuery, op string,
+	read func(ctx context.Context, q *StageCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*StageCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*StageCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Stage: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*StageCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*StageCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &StageCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -956,7 +1263,7 @@ func (c *StatusCountersClient) Read(ctx context.Context, key statuscounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *StatusCountersClient) ReadMany(ctx context.Context, keys ...statuscounters.Key) ([]*StatusCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1007,32 +1314,106 @@ func (c *StatusCountersClient) Total(ctx context.Context, scope statuscounters.S
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Bytes     entcounter.Amount `sql:"bytes"`
-		Weight    entcounter.Amount `sql:"weight"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(statuscounters.FieldCount), statuscounters.FieldCount),
-		As(Sum(statuscounters.FieldBytes), statuscounters.FieldBytes),
-		As(Sum(statuscounters.FieldWeight), statuscounters.FieldWeight),
-		As(Max(statuscounters.FieldUpdatedAt), statuscounters.FieldUpdatedAt),
-		As(Sum(statuscounters.FieldPending), statuscounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *StatusCountersQuery) Total(ctx context.Context) (statuscounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return statuscounters.Totals{}, c.definition().TotalError(err)
+		return statuscounters.Totals{}, err
 	}
 	var totals statuscounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = statuscounters.Totals{
-			Measures:  statuscounters.Measures{Count: int64(s.Count), Bytes: int64(s.Bytes), Weight: int64(s.Weight)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  statuscounters.Measures{Count: row.Count, Bytes: row.Bytes, Weight: row.Weight},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.StatusCounters.Query().
+//		Order(statuscounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, statuscounters.FieldParcelStatus)
+func (q *StatusCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*StatusCounters, error) {
+	return statusCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *StatusCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*StatusCounters) ([]*StatusCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.StatusCounters.Query().
+//		Distribution(ctx, statuscounters.FieldParcelStatus, statuscounters.FieldCount, 0.5, 0.95)
+func (q *StatusCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*StatusCounters], error) {
+	return statusCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *StatusCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*StatusCounters) (entcounter.Distribution[*StatusCounters], error) {
+		zero := func() *StatusCounters { return &StatusCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (ParcelStatus), for reading page after page:
+//
+//	page, err := client.StatusCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *StatusCountersQuery) After(key statuscounters.Key) *StatusCountersQuery {
+	return q.Where(q.definition().After(statusCountersKeyValues(key)))
+}
+
+func (q *StatusCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Status")
+}
+
+// statusCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func statusCountersRead[V any](
+	ctx context.Context, q *StatusCountersQuery, op string,
+	read func(ctx context.Context, q *StatusCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*StatusCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*StatusCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Status: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*StatusCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*StatusCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &StatusCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -1164,7 +1545,7 @@ func (c *ProjectCountersClient) Read(ctx context.Context, key projectcounters.Ke
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *ProjectCountersClient) ReadMany(ctx context.Context, keys ...projectcounters.Key) ([]*ProjectCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1217,34 +1598,106 @@ func (c *ProjectCountersClient) Total(ctx context.Context, scope projectcounters
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Total     entcounter.Amount `sql:"total"`
-		Large     entcounter.Amount `sql:"large"`
-		Shown     entcounter.Amount `sql:"shown"`
-		Bytes     entcounter.Amount `sql:"bytes"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(projectcounters.FieldTotal), projectcounters.FieldTotal),
-		As(Sum(projectcounters.FieldLarge), projectcounters.FieldLarge),
-		As(Sum(projectcounters.FieldShown), projectcounters.FieldShown),
-		As(Sum(projectcounters.FieldBytes), projectcounters.FieldBytes),
-		As(Max(projectcounters.FieldUpdatedAt), projectcounters.FieldUpdatedAt),
-		As(Sum(projectcounters.FieldPending), projectcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *ProjectCountersQuery) Total(ctx context.Context) (projectcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return projectcounters.Totals{}, c.definition().TotalError(err)
+		return projectcounters.Totals{}, err
 	}
 	var totals projectcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = projectcounters.Totals{
-			Measures:  projectcounters.Measures{Total: int64(s.Total), Large: int64(s.Large), Shown: int64(s.Shown), Bytes: int64(s.Bytes)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  projectcounters.Measures{Total: row.Total, Large: row.Large, Shown: row.Shown, Bytes: row.Bytes},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.ProjectCounters.Query().
+//		Order(projectcounters.ByTotal(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, projectcounters.FieldProjectID)
+func (q *ProjectCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*ProjectCounters, error) {
+	return projectCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *ProjectCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ProjectCounters) ([]*ProjectCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.ProjectCounters.Query().
+//		Distribution(ctx, projectcounters.FieldProjectID, projectcounters.FieldTotal, 0.5, 0.95)
+func (q *ProjectCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*ProjectCounters], error) {
+	return projectCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *ProjectCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ProjectCounters) (entcounter.Distribution[*ProjectCounters], error) {
+		zero := func() *ProjectCounters { return &ProjectCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (ProjectID, ParcelProjectState, Kind), for reading page after page:
+//
+//	page, err := client.ProjectCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *ProjectCountersQuery) After(key projectcounters.Key) *ProjectCountersQuery {
+	return q.Where(q.definition().After(projectCountersKeyValues(key)))
+}
+
+func (q *ProjectCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Project")
+}
+
+// projectCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func projectCountersRead[V any](
+	ctx context.Context, q *ProjectCountersQuery, op string,
+	read func(ctx context.Context, q *ProjectCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ProjectCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*ProjectCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Project: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*ProjectCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*ProjectCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &ProjectCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -1394,7 +1847,7 @@ func (c *OwnerCountersClient) Read(ctx context.Context, key ownercounters.Key) (
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *OwnerCountersClient) ReadMany(ctx context.Context, keys ...ownercounters.Key) ([]*OwnerCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1446,30 +1899,106 @@ func (c *OwnerCountersClient) Total(ctx context.Context, scope ownercounters.Sco
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Levels    entcounter.Amount `sql:"levels"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(ownercounters.FieldCount), ownercounters.FieldCount),
-		As(Sum(ownercounters.FieldLevels), ownercounters.FieldLevels),
-		As(Max(ownercounters.FieldUpdatedAt), ownercounters.FieldUpdatedAt),
-		As(Sum(ownercounters.FieldPending), ownercounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *OwnerCountersQuery) Total(ctx context.Context) (ownercounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return ownercounters.Totals{}, c.definition().TotalError(err)
+		return ownercounters.Totals{}, err
 	}
 	var totals ownercounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = ownercounters.Totals{
-			Measures:  ownercounters.Measures{Count: int64(s.Count), Levels: int64(s.Levels)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  ownercounters.Measures{Count: row.Count, Levels: row.Levels},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.OwnerCounters.Query().
+//		Order(ownercounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, ownercounters.FieldOwnerCountry)
+func (q *OwnerCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*OwnerCounters, error) {
+	return ownerCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *OwnerCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*OwnerCounters) ([]*OwnerCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.OwnerCounters.Query().
+//		Distribution(ctx, ownercounters.FieldOwnerCountry, ownercounters.FieldCount, 0.5, 0.95)
+func (q *OwnerCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*OwnerCounters], error) {
+	return ownerCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *OwnerCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*OwnerCounters) (entcounter.Distribution[*OwnerCounters], error) {
+		zero := func() *OwnerCounters { return &OwnerCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (OwnerCountry, ReviewerCountry), for reading page after page:
+//
+//	page, err := client.OwnerCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *OwnerCountersQuery) After(key ownercounters.Key) *OwnerCountersQuery {
+	return q.Where(q.definition().After(ownerCountersKeyValues(key)))
+}
+
+func (q *OwnerCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Owner")
+}
+
+// ownerCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func ownerCountersRead[V any](
+	ctx context.Context, q *OwnerCountersQuery, op string,
+	read func(ctx context.Context, q *OwnerCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*OwnerCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*OwnerCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Owner: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*OwnerCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*OwnerCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &OwnerCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -1607,7 +2136,7 @@ func (c *DayCountersClient) Read(ctx context.Context, key daycounters.Key) (*Day
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *DayCountersClient) ReadMany(ctx context.Context, keys ...daycounters.Key) ([]*DayCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1659,30 +2188,106 @@ func (c *DayCountersClient) Total(ctx context.Context, scope daycounters.Scope) 
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Bytes     entcounter.Amount `sql:"bytes"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(daycounters.FieldCount), daycounters.FieldCount),
-		As(Sum(daycounters.FieldBytes), daycounters.FieldBytes),
-		As(Max(daycounters.FieldUpdatedAt), daycounters.FieldUpdatedAt),
-		As(Sum(daycounters.FieldPending), daycounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *DayCountersQuery) Total(ctx context.Context) (daycounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return daycounters.Totals{}, c.definition().TotalError(err)
+		return daycounters.Totals{}, err
 	}
 	var totals daycounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = daycounters.Totals{
-			Measures:  daycounters.Measures{Count: int64(s.Count), Bytes: int64(s.Bytes)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  daycounters.Measures{Count: row.Count, Bytes: row.Bytes},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.DayCounters.Query().
+//		Order(daycounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, daycounters.FieldDay)
+func (q *DayCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*DayCounters, error) {
+	return dayCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *DayCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*DayCounters) ([]*DayCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.DayCounters.Query().
+//		Distribution(ctx, daycounters.FieldDay, daycounters.FieldCount, 0.5, 0.95)
+func (q *DayCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*DayCounters], error) {
+	return dayCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *DayCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*DayCounters) (entcounter.Distribution[*DayCounters], error) {
+		zero := func() *DayCounters { return &DayCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Day, Published), for reading page after page:
+//
+//	page, err := client.DayCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *DayCountersQuery) After(key daycounters.Key) *DayCountersQuery {
+	return q.Where(q.definition().After(dayCountersKeyValues(key)))
+}
+
+func (q *DayCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Day")
+}
+
+// dayCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func dayCountersRead[V any](
+	ctx context.Context, q *DayCountersQuery, op string,
+	read func(ctx context.Context, q *DayCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*DayCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*DayCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Day: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*DayCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*DayCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &DayCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -1820,7 +2425,7 @@ func (c *PeriodCountersClient) Read(ctx context.Context, key periodcounters.Key)
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *PeriodCountersClient) ReadMany(ctx context.Context, keys ...periodcounters.Key) ([]*PeriodCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -1873,28 +2478,106 @@ func (c *PeriodCountersClient) Total(ctx context.Context, scope periodcounters.S
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(periodcounters.FieldCount), periodcounters.FieldCount),
-		As(Max(periodcounters.FieldUpdatedAt), periodcounters.FieldUpdatedAt),
-		As(Sum(periodcounters.FieldPending), periodcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *PeriodCountersQuery) Total(ctx context.Context) (periodcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return periodcounters.Totals{}, c.definition().TotalError(err)
+		return periodcounters.Totals{}, err
 	}
 	var totals periodcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = periodcounters.Totals{
-			Measures:  periodcounters.Measures{Count: int64(s.Count)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  periodcounters.Measures{Count: row.Count},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.PeriodCounters.Query().
+//		Order(periodcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, periodcounters.FieldMonth)
+func (q *PeriodCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*PeriodCounters, error) {
+	return periodCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *PeriodCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*PeriodCounters) ([]*PeriodCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.PeriodCounters.Query().
+//		Distribution(ctx, periodcounters.FieldMonth, periodcounters.FieldCount, 0.5, 0.95)
+func (q *PeriodCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*PeriodCounters], error) {
+	return periodCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *PeriodCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*PeriodCounters) (entcounter.Distribution[*PeriodCounters], error) {
+		zero := func() *PeriodCounters { return &PeriodCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Month, Week, Hour), for reading page after page:
+//
+//	page, err := client.PeriodCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *PeriodCountersQuery) After(key periodcounters.Key) *PeriodCountersQuery {
+	return q.Where(q.definition().After(periodCountersKeyValues(key)))
+}
+
+func (q *PeriodCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Period")
+}
+
+// periodCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func periodCountersRead[V any](
+	ctx context.Context, q *PeriodCountersQuery, op string,
+	read func(ctx context.Context, q *PeriodCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*PeriodCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*PeriodCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Period: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*PeriodCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*PeriodCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &PeriodCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -2038,7 +2721,7 @@ func (c *ContentCountersClient) Read(ctx context.Context, key contentcounters.Ke
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *ContentCountersClient) ReadMany(ctx context.Context, keys ...contentcounters.Key) ([]*ContentCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2089,34 +2772,106 @@ func (c *ContentCountersClient) Total(ctx context.Context, scope contentcounters
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Total     entcounter.Amount `sql:"total"`
-		Published entcounter.Amount `sql:"published"`
-		Scheduled entcounter.Amount `sql:"scheduled"`
-		Middling  entcounter.Amount `sql:"middling"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(contentcounters.FieldTotal), contentcounters.FieldTotal),
-		As(Sum(contentcounters.FieldPublished), contentcounters.FieldPublished),
-		As(Sum(contentcounters.FieldScheduled), contentcounters.FieldScheduled),
-		As(Sum(contentcounters.FieldMiddling), contentcounters.FieldMiddling),
-		As(Max(contentcounters.FieldUpdatedAt), contentcounters.FieldUpdatedAt),
-		As(Sum(contentcounters.FieldPending), contentcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *ContentCountersQuery) Total(ctx context.Context) (contentcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return contentcounters.Totals{}, c.definition().TotalError(err)
+		return contentcounters.Totals{}, err
 	}
 	var totals contentcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = contentcounters.Totals{
-			Measures:  contentcounters.Measures{Total: int64(s.Total), Published: int64(s.Published), Scheduled: int64(s.Scheduled), Middling: int64(s.Middling)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  contentcounters.Measures{Total: row.Total, Published: row.Published, Scheduled: row.Scheduled, Middling: row.Middling},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.ContentCounters.Query().
+//		Order(contentcounters.ByTotal(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, contentcounters.FieldStage)
+func (q *ContentCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*ContentCounters, error) {
+	return contentCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *ContentCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ContentCounters) ([]*ContentCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.ContentCounters.Query().
+//		Distribution(ctx, contentcounters.FieldStage, contentcounters.FieldTotal, 0.5, 0.95)
+func (q *ContentCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*ContentCounters], error) {
+	return contentCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *ContentCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ContentCounters) (entcounter.Distribution[*ContentCounters], error) {
+		zero := func() *ContentCounters { return &ContentCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Stage), for reading page after page:
+//
+//	page, err := client.ContentCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *ContentCountersQuery) After(key contentcounters.Key) *ContentCountersQuery {
+	return q.Where(q.definition().After(contentCountersKeyValues(key)))
+}
+
+func (q *ContentCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Content")
+}
+
+// contentCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func contentCountersRead[V any](
+	ctx context.Context, q *ContentCountersQuery, op string,
+	read func(ctx context.Context, q *ContentCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*ContentCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*ContentCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Content: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*ContentCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*ContentCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &ContentCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -2250,7 +3005,7 @@ func (c *AssigneeCountersClient) Read(ctx context.Context, key assigneecounters.
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *AssigneeCountersClient) ReadMany(ctx context.Context, keys ...assigneecounters.Key) ([]*AssigneeCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2301,30 +3056,106 @@ func (c *AssigneeCountersClient) Total(ctx context.Context, scope assigneecounte
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Bytes     entcounter.Amount `sql:"bytes"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(assigneecounters.FieldCount), assigneecounters.FieldCount),
-		As(Sum(assigneecounters.FieldBytes), assigneecounters.FieldBytes),
-		As(Max(assigneecounters.FieldUpdatedAt), assigneecounters.FieldUpdatedAt),
-		As(Sum(assigneecounters.FieldPending), assigneecounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *AssigneeCountersQuery) Total(ctx context.Context) (assigneecounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return assigneecounters.Totals{}, c.definition().TotalError(err)
+		return assigneecounters.Totals{}, err
 	}
 	var totals assigneecounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = assigneecounters.Totals{
-			Measures:  assigneecounters.Measures{Count: int64(s.Count), Bytes: int64(s.Bytes)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  assigneecounters.Measures{Count: row.Count, Bytes: row.Bytes},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.AssigneeCounters.Query().
+//		Order(assigneecounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, assigneecounters.FieldOwnerPiece)
+func (q *AssigneeCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*AssigneeCounters, error) {
+	return assigneeCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *AssigneeCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*AssigneeCounters) ([]*AssigneeCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.AssigneeCounters.Query().
+//		Distribution(ctx, assigneecounters.FieldOwnerPiece, assigneecounters.FieldCount, 0.5, 0.95)
+func (q *AssigneeCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*AssigneeCounters], error) {
+	return assigneeCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *AssigneeCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*AssigneeCounters) (entcounter.Distribution[*AssigneeCounters], error) {
+		zero := func() *AssigneeCounters { return &AssigneeCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (OwnerPiece), for reading page after page:
+//
+//	page, err := client.AssigneeCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *AssigneeCountersQuery) After(key assigneecounters.Key) *AssigneeCountersQuery {
+	return q.Where(q.definition().After(assigneeCountersKeyValues(key)))
+}
+
+func (q *AssigneeCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Assignee")
+}
+
+// assigneeCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func assigneeCountersRead[V any](
+	ctx context.Context, q *AssigneeCountersQuery, op string,
+	read func(ctx context.Context, q *AssigneeCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*AssigneeCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*AssigneeCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Assignee: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*AssigneeCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*AssigneeCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &AssigneeCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -2454,7 +3285,7 @@ func (c *PriceCountersClient) Read(ctx context.Context, key pricecounters.Key) (
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *PriceCountersClient) ReadMany(ctx context.Context, keys ...pricecounters.Key) ([]*PriceCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2505,30 +3336,106 @@ func (c *PriceCountersClient) Total(ctx context.Context, scope pricecounters.Sco
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Cents     entcounter.Amount `sql:"cents"`
-		Priced    entcounter.Amount `sql:"priced"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(pricecounters.FieldCents), pricecounters.FieldCents),
-		As(Sum(pricecounters.FieldPriced), pricecounters.FieldPriced),
-		As(Max(pricecounters.FieldUpdatedAt), pricecounters.FieldUpdatedAt),
-		As(Sum(pricecounters.FieldPending), pricecounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *PriceCountersQuery) Total(ctx context.Context) (pricecounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return pricecounters.Totals{}, c.definition().TotalError(err)
+		return pricecounters.Totals{}, err
 	}
 	var totals pricecounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = pricecounters.Totals{
-			Measures:  pricecounters.Measures{Cents: int64(s.Cents), Priced: int64(s.Priced)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  pricecounters.Measures{Cents: row.Cents, Priced: row.Priced},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.PriceCounters.Query().
+//		Order(pricecounters.ByCents(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, pricecounters.FieldStage)
+func (q *PriceCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*PriceCounters, error) {
+	return priceCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *PriceCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*PriceCounters) ([]*PriceCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.PriceCounters.Query().
+//		Distribution(ctx, pricecounters.FieldStage, pricecounters.FieldCents, 0.5, 0.95)
+func (q *PriceCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*PriceCounters], error) {
+	return priceCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *PriceCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*PriceCounters) (entcounter.Distribution[*PriceCounters], error) {
+		zero := func() *PriceCounters { return &PriceCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Stage), for reading page after page:
+//
+//	page, err := client.PriceCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *PriceCountersQuery) After(key pricecounters.Key) *PriceCountersQuery {
+	return q.Where(q.definition().After(priceCountersKeyValues(key)))
+}
+
+func (q *PriceCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Price")
+}
+
+// priceCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func priceCountersRead[V any](
+	ctx context.Context, q *PriceCountersQuery, op string,
+	read func(ctx context.Context, q *PriceCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*PriceCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*PriceCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Price: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*PriceCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*PriceCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &PriceCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -2658,7 +3565,7 @@ func (c *TagEntriesCountersClient) Read(ctx context.Context, key tagentriescount
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TagEntriesCountersClient) ReadMany(ctx context.Context, keys ...tagentriescounters.Key) ([]*TagEntriesCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2710,28 +3617,106 @@ func (c *TagEntriesCountersClient) Total(ctx context.Context, scope tagentriesco
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(tagentriescounters.FieldCount), tagentriescounters.FieldCount),
-		As(Max(tagentriescounters.FieldUpdatedAt), tagentriescounters.FieldUpdatedAt),
-		As(Sum(tagentriescounters.FieldPending), tagentriescounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *TagEntriesCountersQuery) Total(ctx context.Context) (tagentriescounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return tagentriescounters.Totals{}, c.definition().TotalError(err)
+		return tagentriescounters.Totals{}, err
 	}
 	var totals tagentriescounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = tagentriescounters.Totals{
-			Measures:  tagentriescounters.Measures{Count: int64(s.Count)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  tagentriescounters.Measures{Count: row.Count},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.TagEntriesCounters.Query().
+//		Order(tagentriescounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, tagentriescounters.FieldName)
+func (q *TagEntriesCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*TagEntriesCounters, error) {
+	return tagEntriesCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *TagEntriesCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TagEntriesCounters) ([]*TagEntriesCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.TagEntriesCounters.Query().
+//		Distribution(ctx, tagentriescounters.FieldName, tagentriescounters.FieldCount, 0.5, 0.95)
+func (q *TagEntriesCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*TagEntriesCounters], error) {
+	return tagEntriesCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *TagEntriesCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TagEntriesCounters) (entcounter.Distribution[*TagEntriesCounters], error) {
+		zero := func() *TagEntriesCounters { return &TagEntriesCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Name, EntriesStatus), for reading page after page:
+//
+//	page, err := client.TagEntriesCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *TagEntriesCountersQuery) After(key tagentriescounters.Key) *TagEntriesCountersQuery {
+	return q.Where(q.definition().After(tagEntriesCountersKeyValues(key)))
+}
+
+func (q *TagEntriesCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("TagEntries")
+}
+
+// tagEntriesCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func tagEntriesCountersRead[V any](
+	ctx context.Context, q *TagEntriesCountersQuery, op string,
+	read func(ctx context.Context, q *TagEntriesCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TagEntriesCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*TagEntriesCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter TagEntries: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*TagEntriesCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*TagEntriesCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &TagEntriesCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -2867,7 +3852,7 @@ func (c *TaggingCountersClient) Read(ctx context.Context, key taggingcounters.Ke
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TaggingCountersClient) ReadMany(ctx context.Context, keys ...taggingcounters.Key) ([]*TaggingCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -2919,30 +3904,106 @@ func (c *TaggingCountersClient) Total(ctx context.Context, scope taggingcounters
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Ranks     entcounter.Amount `sql:"ranks"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(taggingcounters.FieldCount), taggingcounters.FieldCount),
-		As(Sum(taggingcounters.FieldRanks), taggingcounters.FieldRanks),
-		As(Max(taggingcounters.FieldUpdatedAt), taggingcounters.FieldUpdatedAt),
-		As(Sum(taggingcounters.FieldPending), taggingcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *TaggingCountersQuery) Total(ctx context.Context) (taggingcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return taggingcounters.Totals{}, c.definition().TotalError(err)
+		return taggingcounters.Totals{}, err
 	}
 	var totals taggingcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = taggingcounters.Totals{
-			Measures:  taggingcounters.Measures{Count: int64(s.Count), Ranks: int64(s.Ranks)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  taggingcounters.Measures{Count: row.Count, Ranks: row.Ranks},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.TaggingCounters.Query().
+//		Order(taggingcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, taggingcounters.FieldTagID)
+func (q *TaggingCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*TaggingCounters, error) {
+	return taggingCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *TaggingCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaggingCounters) ([]*TaggingCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.TaggingCounters.Query().
+//		Distribution(ctx, taggingcounters.FieldTagID, taggingcounters.FieldCount, 0.5, 0.95)
+func (q *TaggingCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*TaggingCounters], error) {
+	return taggingCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *TaggingCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaggingCounters) (entcounter.Distribution[*TaggingCounters], error) {
+		zero := func() *TaggingCounters { return &TaggingCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (TagID, EntryStatus), for reading page after page:
+//
+//	page, err := client.TaggingCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *TaggingCountersQuery) After(key taggingcounters.Key) *TaggingCountersQuery {
+	return q.Where(q.definition().After(taggingCountersKeyValues(key)))
+}
+
+func (q *TaggingCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Tagging")
+}
+
+// taggingCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func taggingCountersRead[V any](
+	ctx context.Context, q *TaggingCountersQuery, op string,
+	read func(ctx context.Context, q *TaggingCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaggingCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*TaggingCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Tagging: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*TaggingCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*TaggingCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &TaggingCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by

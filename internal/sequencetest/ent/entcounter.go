@@ -5,9 +5,10 @@ package ent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
-	"time"
 
+	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/internal/sequencetest/ent/internal/sqlgraph"
@@ -42,6 +43,20 @@ func (tx *txDriver) CounterTx(wrap func(dialect.Tx) *entcounter.Tx) *entcounter.
 	return wrapped
 }
 
+// CounterDriver returns the driver that the transaction was begun on.
+func (tx *txDriver) CounterDriver() dialect.Driver { return tx.drv }
+
+// CheckCounters reports which counters cannot be read, for a program that starts:
+// those that are not built, or were built by another declaration. See
+// [entcounter.Handle.Check].
+func (c *Client) CheckCounters(ctx context.Context) error {
+	var errs []error
+	for _, h := range c.Counters() {
+		errs = append(errs, h.Check(ctx))
+	}
+	return errors.Join(errs...)
+}
+
 func (c *TaskCountersClient) definition() *entcounter.Definition {
 	return sqlgraph.CounterSchema.Counter("Task")
 }
@@ -63,7 +78,7 @@ func (c *TaskCountersClient) Read(ctx context.Context, key taskcounters.Key) (*T
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *TaskCountersClient) ReadMany(ctx context.Context, keys ...taskcounters.Key) ([]*TaskCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -115,30 +130,106 @@ func (c *TaskCountersClient) Total(ctx context.Context, scope taskcounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Numbers   entcounter.Amount `sql:"numbers"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(taskcounters.FieldCount), taskcounters.FieldCount),
-		As(Sum(taskcounters.FieldNumbers), taskcounters.FieldNumbers),
-		As(Max(taskcounters.FieldUpdatedAt), taskcounters.FieldUpdatedAt),
-		As(Sum(taskcounters.FieldPending), taskcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *TaskCountersQuery) Total(ctx context.Context) (taskcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return taskcounters.Totals{}, c.definition().TotalError(err)
+		return taskcounters.Totals{}, err
 	}
 	var totals taskcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = taskcounters.Totals{
-			Measures:  taskcounters.Measures{Count: int64(s.Count), Numbers: int64(s.Numbers)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  taskcounters.Measures{Count: row.Count, Numbers: row.Numbers},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.TaskCounters.Query().
+//		Order(taskcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, taskcounters.FieldProjectID)
+func (q *TaskCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*TaskCounters, error) {
+	return taskCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *TaskCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaskCounters) ([]*TaskCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.TaskCounters.Query().
+//		Distribution(ctx, taskcounters.FieldProjectID, taskcounters.FieldCount, 0.5, 0.95)
+func (q *TaskCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*TaskCounters], error) {
+	return taskCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *TaskCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaskCounters) (entcounter.Distribution[*TaskCounters], error) {
+		zero := func() *TaskCounters { return &TaskCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (ProjectID, Done), for reading page after page:
+//
+//	page, err := client.TaskCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *TaskCountersQuery) After(key taskcounters.Key) *TaskCountersQuery {
+	return q.Where(q.definition().After(taskCountersKeyValues(key)))
+}
+
+func (q *TaskCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Task")
+}
+
+// taskCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func taskCountersRead[V any](
+	ctx context.Context, q *TaskCountersQuery, op string,
+	read func(ctx context.Context, q *TaskCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*TaskCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*TaskCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Task: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*TaskCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*TaskCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &TaskCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by

@@ -4,6 +4,7 @@ package app
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +68,26 @@ func TestReservedNames(t *testing.T) {
 		}
 		if total.Measures.Measures != 2 || total.Value != 15 || time.Since(total.UpdatedAt).Abs() > time.Minute {
 			t.Errorf("unexpected total %+v", total)
+		}
+		rows, err = client.GroupCounters.Query().Where(groupcounters.ScopeEQ("x")).TotalBy(ctx, groupcounters.FieldType, groupcounters.FieldKey)
+		if err != nil || len(rows) != 1 || rows[0].Type != -3 || rows[0].Key != group.KeyB || rows[0].Totals != 2 || rows[0].Scope != "" {
+			t.Errorf("totals by type and key are %v, error %v", rows, err)
+		}
+		rows, err = client.GroupCounters.Query().After(key("x")).Limit(5).All(ctx)
+		if err != nil || len(rows) != 1 || rows[0].Scope != "y" {
+			t.Errorf("after x come %v, error %v", rows, err)
+		}
+		for _, field := range []string{"order", "scope", "select", "key", groupcounters.FieldType, "delta"} {
+			d, err := client.GroupCounters.Query().Distribution(ctx, field, groupcounters.FieldTable)
+			if err != nil || d.Rows != 3 || d.Distinct < 1 || d.Max.Order != 1 && d.Max.Scope != "y" && !d.Max.Select && d.Max.Key != group.KeyB && d.Max.Type != -3 && len(d.Max.Delta) != 2 {
+				t.Errorf("distribution over %s is %v, error %v", field, d, err)
+			}
+		}
+		if _, err := client.GroupCounters.Query().Distribution(ctx, groupcounters.FieldSelect, groupcounters.FieldTable, 0.5); err == nil || !strings.Contains(err.Error(), "is a bool, which has no percentiles") {
+			t.Errorf("the median of a bool: error %v", err)
+		}
+		if total, err := client.GroupCounters.Total(ctx, groupcounters.ScopeOf(1)); err != nil || total.Value != 24 {
+			t.Errorf("the total is %v, error %v", total, err)
 		}
 		n, err := client.GroupCounters.Query().Where(groupcounters.KeyEQ(group.KeyB), groupcounters.Select(true), groupcounters.ScopeEQ("x")).Count(ctx)
 		if err != nil || n != 1 {

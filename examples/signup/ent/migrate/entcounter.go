@@ -48,9 +48,10 @@ var (
 		{Name: "counter_name", Type: field.TypeString, Size: 64},
 		{Name: "operation", Type: field.TypeString, Size: 16},
 		{Name: "version", Type: field.TypeInt64},
+		{Name: "declaration", Type: field.TypeString, Size: 2000},
 	}
 	// CounterLocksTable holds the schema information for the "counter_locks" table.
-	// One row for each counter and operation. Whoever folds or rebuilds a counter writes its row first.
+	// One row for each counter and operation. Whoever folds or rebuilds a counter writes its row first. The rebuilt row has the declaration that the counter was built by.
 	CounterLocksTable = &schema.Table{
 		Name:       "counter_locks",
 		Columns:    CounterLocksColumns,

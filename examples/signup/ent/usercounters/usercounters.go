@@ -96,6 +96,10 @@ type Scope struct {
 	Plan *user.Plan
 }
 
+// ScopeOf returns the scope of all keys with one plan. A longer prefix of the
+// key is written as Scope{Plan: new(…), …}.
+func ScopeOf(v user.Plan) Scope { return Scope{Plan: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Users   int64 // Number of rows.

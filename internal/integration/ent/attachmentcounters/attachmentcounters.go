@@ -102,6 +102,10 @@ type Scope struct {
 	Key   *string
 }
 
+// ScopeOf returns the scope of all keys with one order. A longer prefix of the
+// key is written as Scope{Order: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{Order: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Rows  int64 // Number of rows.

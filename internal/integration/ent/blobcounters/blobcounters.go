@@ -84,6 +84,10 @@ type Scope struct {
 	Bucket *string
 }
 
+// ScopeOf returns the scope of all keys with one bucket. A longer prefix of the
+// key is written as Scope{Bucket: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{Bucket: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

@@ -84,6 +84,10 @@ type Scope struct {
 	ParentID *int
 }
 
+// ScopeOf returns the scope of all keys with one parent_id. A longer prefix of the
+// key is written as Scope{ParentID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{ParentID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Children int64 // Number of rows.

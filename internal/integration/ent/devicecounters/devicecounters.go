@@ -85,6 +85,10 @@ type Scope struct {
 	Site *uuid.UUID
 }
 
+// ScopeOf returns the scope of all keys with one site. A longer prefix of the
+// key is written as Scope{Site: new(…), …}.
+func ScopeOf(v uuid.UUID) Scope { return Scope{Site: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

@@ -88,6 +88,10 @@ type Scope struct {
 	Kind *node.Kind
 }
 
+// ScopeOf returns the scope of all keys with one kind. A longer prefix of the
+// key is written as Scope{Kind: new(…), …}.
+func ScopeOf(v node.Kind) Scope { return Scope{Kind: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

@@ -76,6 +76,10 @@ type Scope struct {
 	SpouseID *int
 }
 
+// ScopeOf returns the scope of all keys with one spouse_id. A longer prefix of the
+// key is written as Scope{SpouseID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{SpouseID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

@@ -106,6 +106,10 @@ type Scope struct {
 	Role   *membership.Role
 }
 
+// ScopeOf returns the scope of all keys with one team_id. A longer prefix of the
+// key is written as Scope{TeamID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{TeamID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

@@ -94,6 +94,10 @@ type Scope struct {
 	Deleted *bool
 }
 
+// ScopeOf returns the scope of all keys with one board. A longer prefix of the
+// key is written as Scope{Board: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{Board: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

@@ -76,6 +76,10 @@ type Scope struct {
 	OwnerID *int
 }
 
+// ScopeOf returns the scope of all keys with one owner_id. A longer prefix of the
+// key is written as Scope{OwnerID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{OwnerID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Tasks int64 // Number of rows.

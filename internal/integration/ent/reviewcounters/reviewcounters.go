@@ -98,6 +98,10 @@ type Scope struct {
 	State      *types.State
 }
 
+// ScopeOf returns the scope of all keys with one reviewer_id. A longer prefix of the
+// key is written as Scope{ReviewerID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{ReviewerID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Tasks int64 // Number of rows.

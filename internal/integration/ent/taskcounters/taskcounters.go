@@ -123,6 +123,10 @@ type Scope struct {
 	State     *types.State
 }
 
+// ScopeOf returns the scope of all keys with one project_id. A longer prefix of the
+// key is written as Scope{ProjectID: new(…), …}.
+func ScopeOf(v uuid.UUID) Scope { return Scope{ProjectID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count   int64 // Number of rows.

@@ -84,6 +84,10 @@ type Scope struct {
 	Tier *string
 }
 
+// ScopeOf returns the scope of all keys with one tier. A longer prefix of the
+// key is written as Scope{Tier: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{Tier: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count  int64 // Number of rows.

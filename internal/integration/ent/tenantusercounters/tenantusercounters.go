@@ -85,6 +85,10 @@ type Scope struct {
 	TenantID *types.TenantID
 }
 
+// ScopeOf returns the scope of all keys with one tenant_id. A longer prefix of the
+// key is written as Scope{TenantID: new(…), …}.
+func ScopeOf(v types.TenantID) Scope { return Scope{TenantID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Users int64 // Number of rows.

@@ -84,6 +84,10 @@ type Scope struct {
 	Scope *string
 }
 
+// ScopeOf returns the scope of all keys with one scope. A longer prefix of the
+// key is written as Scope{Scope: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{Scope: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

@@ -86,6 +86,10 @@ type Scope struct {
 	UploaderID *int
 }
 
+// ScopeOf returns the scope of all keys with one task_id. A longer prefix of the
+// key is written as Scope{TaskID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{TaskID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Select int64 // Number of rows.

@@ -84,6 +84,10 @@ type Scope struct {
 	OwnerPiece *int
 }
 
+// ScopeOf returns the scope of all keys with one owner_piece. A longer prefix of the
+// key is written as Scope{OwnerPiece: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{OwnerPiece: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

@@ -94,6 +94,10 @@ type Scope struct {
 	Published *bool
 }
 
+// ScopeOf returns the scope of all keys with one day. A longer prefix of the
+// key is written as Scope{Day: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{Day: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

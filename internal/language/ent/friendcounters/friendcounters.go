@@ -108,6 +108,10 @@ type Scope struct {
 	FriendsStatus *entry.Status
 }
 
+// ScopeOf returns the scope of all keys with one status. A longer prefix of the
+// key is written as Scope{Status: new(…), …}.
+func ScopeOf(v entry.Status) Scope { return Scope{Status: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

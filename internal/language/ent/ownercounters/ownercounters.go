@@ -94,6 +94,10 @@ type Scope struct {
 	ReviewerCountry *string
 }
 
+// ScopeOf returns the scope of all keys with one owner_country. A longer prefix of the
+// key is written as Scope{OwnerCountry: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{OwnerCountry: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count  int64 // Number of rows.

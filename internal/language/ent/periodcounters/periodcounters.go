@@ -96,6 +96,10 @@ type Scope struct {
 	Hour  *string
 }
 
+// ScopeOf returns the scope of all keys with one month. A longer prefix of the
+// key is written as Scope{Month: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{Month: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

@@ -96,6 +96,10 @@ type Scope struct {
 	Stage *piece.Stage
 }
 
+// ScopeOf returns the scope of all keys with one stage. A longer prefix of the
+// key is written as Scope{Stage: new(…), …}.
+func ScopeOf(v piece.Stage) Scope { return Scope{Stage: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Cents  int64 // Sum of price.

@@ -132,6 +132,10 @@ type Scope struct {
 	Kind               *string
 }
 
+// ScopeOf returns the scope of all keys with one project_id. A longer prefix of the
+// key is written as Scope{ProjectID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{ProjectID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Total int64 // Number of rows.

@@ -104,6 +104,10 @@ type Scope struct {
 	ParcelStatus *parcel.Status
 }
 
+// ScopeOf returns the scope of all keys with one parcel_status. A longer prefix of the
+// key is written as Scope{ParcelStatus: new(…), …}.
+func ScopeOf(v parcel.Status) Scope { return Scope{ParcelStatus: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count  int64 // Number of rows.

@@ -98,6 +98,10 @@ type Scope struct {
 	EntriesStatus *entry.Status
 }
 
+// ScopeOf returns the scope of all keys with one name. A longer prefix of the
+// key is written as Scope{Name: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{Name: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

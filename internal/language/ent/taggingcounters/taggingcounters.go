@@ -106,6 +106,10 @@ type Scope struct {
 	EntryStatus *entry.Status
 }
 
+// ScopeOf returns the scope of all keys with one tag_id. A longer prefix of the
+// key is written as Scope{TagID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{TagID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

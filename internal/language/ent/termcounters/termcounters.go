@@ -106,6 +106,10 @@ type Scope struct {
 	Status *entry.Status
 }
 
+// ScopeOf returns the scope of all keys with one term_id. A longer prefix of the
+// key is written as Scope{TermID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{TermID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

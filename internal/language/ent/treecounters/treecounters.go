@@ -104,6 +104,10 @@ type Scope struct {
 	Color       *string
 }
 
+// ScopeOf returns the scope of all keys with one grand_color. A longer prefix of the
+// key is written as Scope{GrandColor: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{GrandColor: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

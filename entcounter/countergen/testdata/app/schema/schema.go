@@ -61,6 +61,8 @@ func (Paint) Annotations() []schema.Annotation {
 		entcounter.Counter("Paint",
 			entcounter.Key("id_of_batch", "color", "level", "code", "shade"),
 			entcounter.Count("count"),
+			entcounter.Reads("color", "id_of_batch"),
+			entcounter.Reads("level"), // without an index
 		),
 	}
 }

@@ -130,12 +130,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "users",
-					Key: []entcounter.Column{
-						{Name: "plan", Type: field.TypeEnum, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "plan", Type: field.TypeEnum, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // users: rows
-						{Name: "changes", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "changes", Type: field.TypeInt, Faithful: true, Bits: 64}}},
 					},
 				},
 			},

@@ -131,13 +131,13 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "tasks",
-					Key: []entcounter.Column{
-						{Name: "project_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-						{Name: "done", Type: field.TypeBool, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "project_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+						{Column: entcounter.Column{Name: "done", Type: field.TypeBool, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "number", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "number", Type: field.TypeInt, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
