@@ -38,11 +38,11 @@ func random(t *testing.T) *rand.Rand {
 // newApp returns a run on a database, whose output goes to the test's log when it fails.
 func newApp(t *testing.T, db *testdb.Database, root string) *app {
 	t.Helper()
-	src, err := parseDSN(db.DSN)
+	src, err := sourceOf(db.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, _, err := src.open(t.Context(), 4+spareConnections)
+	client, _, err := open(t.Context(), src, 4+spareConnections)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,7 @@ import (
 
 	"github.com/entcounter/entcounter/ent"
 	"github.com/entcounter/entcounter/entcounter"
+	"github.com/entcounter/entcounter/internal/dsn"
 )
 
 // Exit codes.
@@ -96,11 +97,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return fail(exitUsage, err)
 	}
-	src, err := parseDSN(opts.dsn)
+	src, err := sourceOf(opts.dsn)
 	if err != nil {
 		return fail(exitUsage, err)
 	}
-	client, version, err := src.open(ctx, opts.workers+spareConnections)
+	client, version, err := open(ctx, src, opts.workers+spareConnections)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fail(exitInterrupted, errors.New("interrupted before anything was done"))
@@ -108,7 +109,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return fail(exitFailed, err)
 	}
 	defer func() { _ = client.Close() }()
-	fmt.Fprintf(stdout, "tree       %s\ndatabase   %s (%s)\n", encode(root, 4096), src.label, version)
+	fmt.Fprintf(stdout, "tree       %s\ndatabase   %s (%s)\n", encode(root, 4096), src.Label, version)
 
 	a := &app{options: opts, root: root, disk: osDisk{}, client: client, console: newConsole(stderr)}
 	return a.run(ctx, stdout)
@@ -119,7 +120,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("files", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.dir, "dir", "", "`path` of the tree (default: the Go installation's own source, else /usr)")
-	flags.StringVar(&o.dsn, "dsn", "", "an empty database, or that of an earlier run: "+strings.Join(dsnForms, ", ")+"\n(default: a SQLite file in the user's cache directory)")
+	flags.StringVar(&o.dsn, "dsn", "", "an empty database, or that of an earlier run: "+strings.Join(dsn.Forms, ", ")+"\n(default: a SQLite file in the user's cache directory)")
 	flags.IntVar(&o.workers, "workers", 4, "number of concurrent workers")
 	flags.IntVar(&o.batch, "batch", 500, "number of rows that one statement changes at most")
 	flags.Int64Var(&o.read, "read", 4<<10, "number of bytes that a copy reads of each file at most")

@@ -1,4 +1,4 @@
-package main
+package dsn
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	"entgo.io/ent/dialect"
 )
 
-func TestParseDSN(t *testing.T) {
+func TestParse(t *testing.T) {
 	for _, test := range []struct{ dsn, driver, dialect, label, contains string }{
 		{"sqlite:data/files.db", "sqlite", dialect.SQLite, "sqlite:data/files.db", "file:data/files.db?"},
 		{"sqlite:///srv/files.db", "sqlite", dialect.SQLite, "sqlite:/srv/files.db", "busy_timeout%2830000%29"},
@@ -23,18 +23,18 @@ func TestParseDSN(t *testing.T) {
 		{"postgresql://u@db.example/files", "pgx", dialect.Postgres, "postgres db.example:5432/files", ""},
 		{"host=/run/postgresql user=u dbname=files", "pgx", dialect.Postgres, "postgres /run/postgresql:5432/files", ""},
 	} {
-		got, err := parseDSN(test.dsn)
+		got, err := Parse(test.dsn)
 		if err != nil {
 			t.Errorf("%s: %v", test.dsn, err)
 			continue
 		}
-		if got.driver != test.driver || got.dialect != test.dialect || got.label != test.label || !strings.Contains(got.dsn, test.contains) {
+		if got.Driver != test.driver || got.Dialect != test.dialect || got.Label != test.label || !strings.Contains(got.DSN, test.contains) {
 			t.Errorf("%s: %+v", test.dsn, got)
 		}
 	}
 }
 
-func TestParseDSNErrors(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	for _, test := range []struct{ dsn, want string }{
 		{"nonsense", "cannot tell what database it means"},
 		{"/var/lib/files.db", "cannot tell what database it means"},
@@ -54,7 +54,7 @@ func TestParseDSNErrors(t *testing.T) {
 		{"file::memory:?cache=shared", "in memory"},
 		{"file:x?mode=memory", "in memory"},
 	} {
-		_, err := parseDSN(test.dsn)
+		_, err := Parse(test.dsn)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", test.dsn, err, test.want)
 		} else if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "sec%ret") {
