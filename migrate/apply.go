@@ -239,13 +239,6 @@ func (p *program) executor(drv migrate.Driver, dir migrate.Dir, revs *revisions)
 
 // pending returns the files to run, at least one or an error. Files that were run must be as they were then.
 func (p *program) pending(ctx context.Context, ex *migrate.Executor, dir migrate.Dir, revs *revisions) ([]migrate.File, error) {
-	done, err := revs.ReadRevisions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := unchanged(dir, done); err != nil {
-		return nil, err
-	}
 	pending, err := ex.Pending(ctx)
 	var (
 		dirty   *migrate.NotCleanError
@@ -265,7 +258,14 @@ func (p *program) pending(ctx context.Context, ex *migrate.Executor, dir migrate
 	case errors.As(err, &missing):
 		return nil, fmt.Errorf("the database has a part of %s_%s.sql, which is not in the folder: restore it", missing.Version, missing.Description)
 	}
-	return pending, err
+	if err != nil && !errors.Is(err, migrate.ErrNoPendingFiles) {
+		return nil, err
+	}
+	done, rerr := revs.ReadRevisions(ctx)
+	if rerr != nil {
+		return nil, rerr
+	}
+	return pending, cmp.Or(unchanged(dir, done), err)
 }
 
 // unchanged makes sure that the files which the database has whole are those in the folder. Checksums cover what

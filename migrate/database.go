@@ -21,12 +21,16 @@ import (
 // lockName is the lock that the Atlas command line takes too.
 const lockName = "atlas_migrate_execute"
 
+// sqliteBusy is SQLite's code for a lock that somebody else holds.
+const sqliteBusy = 5
+
 // database is one connection to a database. It is one so that the lock belongs to the connection that runs the
 // statements: when the program is killed, the lock stays for as long as the server goes on with its statement.
 type database struct {
 	dsn.Source
 	pool *stdsql.DB
 	conn *stdsql.Conn
+	wait time.Duration // for the lock
 }
 
 func open(ctx context.Context, src dsn.Source) (*database, error) {
@@ -67,6 +71,7 @@ func (d *database) atlas(conn schema.ExecQuerier) (migrate.Driver, error) {
 // begins, and looks under it what there is to do. Atlas' lock there is a file that two can create at once, that
 // expires while it is held, and that stays behind when its owner is killed.
 func (d *database) lock(ctx context.Context, timeout time.Duration) error {
+	d.wait = timeout
 	if d.Dialect == dialect.SQLite {
 		_, err := d.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", timeout.Milliseconds()))
 		return err
@@ -77,9 +82,13 @@ func (d *database) lock(ctx context.Context, timeout time.Duration) error {
 	}
 	_, err = drv.Lock(ctx, lockName, timeout)
 	if errors.Is(err, schema.ErrLocked) {
-		return fmt.Errorf("another run has been migrating %s for more than %s: wait until it ends, or give -lock-timeout a longer time", d.Label, timeout)
+		return d.lockedError()
 	}
 	return err
+}
+
+func (d *database) lockedError() error {
+	return fmt.Errorf("another run has been migrating %s for more than %s: wait until it ends, or give -lock-timeout a longer time", d.Label, d.wait)
 }
 
 // transactional reports whether a file can be undone as a whole. MySQL and MariaDB commit with every statement
@@ -106,8 +115,12 @@ func (d *database) begin(ctx context.Context) (*transaction, error) {
 	}
 	// The context must not roll the transaction back behind our back.
 	tx, err := d.conn.BeginTx(context.WithoutCancel(ctx), nil)
+	var code interface{ Code() int }
+	if errors.As(err, &code) && code.Code()&0xff == sqliteBusy {
+		return nil, d.lockedError()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("waiting for %s: %w", d.Label, err)
+		return nil, err
 	}
 	t := &transaction{commit: tx.Commit, rollback: tx.Rollback}
 	if t.Driver, err = d.atlas(tx); err == nil && d.Dialect == dialect.SQLite {
