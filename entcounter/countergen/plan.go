@@ -147,10 +147,11 @@ func (c *counter) resolve(tables []*schema.Table) error {
 		return err
 	}
 	source := &entcounter.Source{Table: c.Owner.Table()}
+	table, journal := c.tableNames()
 	c.Definition = &entcounter.Definition{
 		Name:    c.Name,
-		Table:   snake(c.Type),
-		Journal: snake(c.Name) + "_counter_journal",
+		Table:   table,
+		Journal: journal,
 		Sources: []*entcounter.Source{source},
 	}
 	for _, k := range c.Key {

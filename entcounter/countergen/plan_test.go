@@ -320,8 +320,8 @@ func TestDeclarationErrors(t *testing.T) {
 		},
 		{
 			name:        "counter with a long name",
-			annotations: []schema.Annotation{entcounter.Counter("F"+strings.Repeat("i", 48), key, count)},
-			want:        []string{"bytes too long for the name of an index: shorten it"},
+			annotations: []schema.Annotation{entcounter.Counter("F"+strings.Repeat("i", 66), key, count)},
+			want:        []string{"the name is 3 bytes too long: shorten it to 64"},
 		},
 		{
 			name:        "type of that name",

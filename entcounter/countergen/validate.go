@@ -62,6 +62,9 @@ func checkNames(g *gen.Graph, counters []*counter, tables []*schema.Table) error
 		if !counterName.MatchString(c.Name) {
 			return c.errorf("the name must be an exported Go identifier of letters and digits, such as %q", "File")
 		}
+		if n := len(c.Name) - counterNameLen; n > 0 {
+			return c.errorf("the name is %d bytes too long: shorten it to %d", n, counterNameLen)
+		}
 		if other, ok := byName[c.Name]; ok {
 			if other.Owner == c.Owner {
 				return c.errorf("it is declared twice: give one of the two another name")
@@ -73,14 +76,12 @@ func checkNames(g *gen.Graph, counters []*counter, tables []*schema.Table) error
 			return c.errorf("the generated type would be named %s, which is taken by %s: name the counter differently", c.Type, taken)
 		}
 		types[strings.ToLower(c.Type)] = fmt.Sprintf("counter %q of type %s", c.Name, c.Owner.Name)
-		for _, table := range []string{snake(c.Type), snake(c.Name) + "_counter_journal"} {
+		counterTable, journal := c.tableNames()
+		for _, table := range []string{counterTable, journal} {
 			if taken, ok := names[table]; ok {
 				return c.errorf("the generated table would be named %q, which is taken by %s: name the counter differently", table, taken)
 			}
 			names[table] = fmt.Sprintf("counter %q of type %s", c.Name, c.Owner.Name)
-			if n := len(table) + len(keyIndexSuffix); n > maxIdentifier {
-				return c.errorf("the name is %d bytes too long for the name of an index: shorten it", n-maxIdentifier)
-			}
 		}
 		if i > 0 {
 			continue
