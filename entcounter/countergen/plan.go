@@ -118,6 +118,11 @@ func (c *counter) Package() string {
 // Client returns the type name of the view's client.
 func (c *counter) Client() string { return c.View.ClientName() }
 
+// HasPartitions reports whether any journal is partitioned.
+func (p *plan) HasPartitions() bool {
+	return slices.ContainsFunc(p.Counters, func(c *counter) bool { return c.JournalPartitions > 0 })
+}
+
 // Counter returns the counter behind a generated type, or nil.
 func (p *plan) Counter(typeName string) *counter {
 	if p == nil {

@@ -178,6 +178,13 @@ func migrateTables(counters []*counter, tables []*schema.Table) []*schema.Table 
 		for _, t := range []*schema.Table{counterTable, journal} {
 			t.Annotation = textAnnotation(tables[i].Annotation)
 		}
+		if n := c.JournalPartitions; n > 0 {
+			if journal.Annotation == nil {
+				journal.Annotation = &entsql.Annotation{}
+			}
+			// ent appends these to the statement on MySQL only.
+			journal.Annotation.Options = fmt.Sprintf("PARTITION BY HASH (`%s`) PARTITIONS %d", entcounter.ColumnJournalID, n)
+		}
 		all = append(all, counterTable, journal)
 	}
 	locks := schema.NewTable(entcounter.LockTable).

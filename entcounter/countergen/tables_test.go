@@ -3,11 +3,13 @@ package countergen
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"ariga.io/atlas/sql/migrate"
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/entsql"
@@ -359,6 +361,81 @@ func TestCatalogue(t *testing.T) {
 			if len(table.ForeignKeys) > 0 {
 				t.Errorf("%s has foreign keys", table.Name)
 			}
+		}
+	})
+}
+
+// A journal is created with its partitions by every way to migrate, and is left alone afterwards. Only MySQL and
+// MariaDB have any.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		g := testGraph{"File": {
+			fields: []ent.Field{field.Int("a")},
+			annotations: []schema.Annotation{
+				entsql.Annotation{Charset: "utf8mb4", Collation: "utf8mb4_general_ci"},
+				entcounter.Counter("File", entcounter.Key("a"), entcounter.Count("count"), entcounter.PartitionJournal(5)),
+			},
+		}}.load(t, "File")
+		p, err := newPlan(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables, err := g.Tables()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables = append(tables, p.Migrate...)
+		drv := sql.OpenDB(db.Dialect, db.DB(t))
+		const clause = "PARTITION BY HASH (`id`) PARTITIONS 5"
+		partitioned := db.Dialect == dialect.MySQL
+		for _, mode := range []sqlschema.Mode{sqlschema.ModeInspect, sqlschema.ModeReplay} {
+			dir := &migrate.MemDir{}
+			m, err := sqlschema.NewMigrate(drv, sqlschema.WithDir(dir), sqlschema.WithFormatter(migrate.DefaultFormatter),
+				sqlschema.WithMigrationMode(mode), entcounter.WithTableOptions(p.Migrate...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.NamedDiff(t.Context(), "init", tables...); err != nil {
+				t.Fatal(err)
+			}
+			files, err := dir.Files()
+			if err != nil || len(files) != 1 {
+				t.Fatalf("%d files, error %v", len(files), err)
+			}
+			if text := string(files[0].Bytes()); strings.Contains(text, clause) != partitioned || strings.Contains(text, "partitioned") {
+				t.Errorf("mode %v writes:\n%s", mode, text)
+			}
+			// The file can be replayed.
+			again, err := sqlschema.NewMigrate(drv, sqlschema.WithDir(dir), sqlschema.WithFormatter(migrate.DefaultFormatter),
+				sqlschema.WithMigrationMode(sqlschema.ModeReplay), entcounter.WithTableOptions(p.Migrate...), sqlschema.WithErrNoPlan(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := again.NamedDiff(t.Context(), "again", tables...); !errors.Is(err, migrate.ErrNoPlan) {
+				t.Errorf("mode %v: a second migration: error %v", mode, err)
+			}
+		}
+		ddl, err := sqlschema.DDL(t.Context(), sqlschema.DDLArgs{Dialect: db.Dialect, Version: "13.0.0", Tables: tables})
+		if err != nil || strings.Contains(ddl, clause) != partitioned {
+			t.Errorf("error %v, DDL:\n%s", err, ddl)
+		}
+		for range 2 {
+			m, err := sqlschema.NewMigrate(drv)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Create(t.Context(), tables...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !partitioned {
+			return
+		}
+		var n int
+		if err := db.DB(t).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.partitions WHERE table_schema = DATABASE() "+
+			"AND table_name = 'file_counter_journal' AND partition_method = 'HASH' AND partition_expression = '`id`'").Scan(&n); err != nil || n != 5 {
+			t.Errorf("%d partitions, error %v", n, err)
 		}
 	})
 }

@@ -23,6 +23,9 @@ const (
 	// maxIdentifier is how long a table, column or index name may be: 63 bytes in
 	// PostgreSQL, 64 in MySQL.
 	maxIdentifier = 63
+	// maxPartitions keeps a read, which looks into each, and a server's open files
+	// within reason.
+	maxPartitions = 1024
 	// maxCharBytes is how long a character may be in utf8mb4.
 	maxCharBytes = 4
 )
@@ -64,6 +67,9 @@ func checkNames(g *gen.Graph, counters []*counter, tables []*schema.Table) error
 		}
 		if n := len(c.Name) - counterNameLen; n > 0 {
 			return c.errorf("the name is %d bytes too long: shorten it to %d", n, counterNameLen)
+		}
+		if n := c.JournalPartitions; n != 0 && (n < 2 || n > maxPartitions) {
+			return c.errorf("the journal cannot have %d partitions: give PartitionJournal 2 to %d, or leave it out", n, maxPartitions)
 		}
 		if other, ok := byName[c.Name]; ok {
 			if other.Owner == c.Owner {

@@ -61,6 +61,7 @@ func (Paint) Annotations() []schema.Annotation {
 		entcounter.Counter("Paint",
 			entcounter.Key("id_of_batch", "color", "level", "code", "shade"),
 			entcounter.Count("count"),
+			entcounter.PartitionJournal(4),
 		),
 	}
 }
