@@ -1,24 +1,68 @@
 # For those who have the Atlas command line: the folders and the table of revisions are those of
-# `go run ./migrate`, so that either goes on where the other stopped.
+# `go run ./migrate`, so that either goes on where the other has stopped.
 #
-#   atlas migrate apply --env mysql --var url="mysql://user:password@localhost:3306/files"
-#   atlas migrate diff add_something --env mysql
+#   atlas migrate status --env mysql --var url="mysql://user:password@localhost:3306/files"
+#   atlas migrate apply  --env mysql --var url="mysql://user:password@localhost:3306/files"
+#   atlas migrate diff add_something --env mysql_diff
 #
-# The desired state is printed by this repository's own program, because ent:// reads schema/ without the
-# extensions in ent/entc.go: it does not know the tables of counters, and plans to drop them. An external schema
-# is a feature of the official builds of Atlas; the others can apply, hash and check.
+# The environments named *_diff take the desired schema from the program that prints it, which the official
+# builds of Atlas can do. With the others, print it to a file and give --to file://schema.sql. Not ent://: it
+# reads schema/ without the extensions in ent/entc.go, knows no tables of counters, and plans to drop them.
 
 variable "url" {
   type    = string
   default = ""
 }
 
-data "external_schema" "mysql" {
-  program = ["go", "run", "./migrate", "schema", "-dialect", "mysql"]
+locals {
+  folder = {
+    mysql    = "file://migrate/migrations/mysql"
+    mariadb  = "file://migrate/migrations/mysql" # shared
+    postgres = "file://migrate/migrations/postgres"
+    sqlite   = "file://migrate/migrations/sqlite"
+  }
+  dev = {
+    mysql    = "docker://mysql/8/dev"
+    mariadb  = "docker://mariadb/10.11/dev"
+    postgres = "docker://postgres/15/dev?search_path=public"
+    sqlite   = "sqlite://dev?mode=memory"
+  }
 }
 
-data "external_schema" "mariadb" {
-  program = ["go", "run", "./migrate", "schema", "-dialect", "mariadb"]
+env "mysql" {
+  url = var.url
+  dev = local.dev.mysql
+  migration {
+    dir = local.folder.mysql
+  }
+}
+
+env "mariadb" {
+  url = var.url
+  dev = local.dev.mariadb
+  migration {
+    dir = local.folder.mariadb
+  }
+}
+
+env "postgres" {
+  url = var.url
+  dev = local.dev.postgres
+  migration {
+    dir = local.folder.postgres
+  }
+}
+
+env "sqlite" {
+  url = var.url
+  dev = local.dev.sqlite
+  migration {
+    dir = local.folder.sqlite
+  }
+}
+
+data "external_schema" "mysql" {
+  program = ["go", "run", "./migrate", "schema", "-dialect", "mysql"]
 }
 
 data "external_schema" "postgres" {
@@ -29,39 +73,26 @@ data "external_schema" "sqlite" {
   program = ["go", "run", "./migrate", "schema", "-dialect", "sqlite"]
 }
 
-env "mysql" {
+env "mysql_diff" {
   src = data.external_schema.mysql.url
-  url = var.url
-  dev = "docker://mysql/8/dev"
+  dev = local.dev.mysql
   migration {
-    dir = "file://migrate/migrations/mysql"
+    dir = local.folder.mysql
   }
 }
 
-# MariaDB shares the folder with MySQL.
-env "mariadb" {
-  src = data.external_schema.mariadb.url
-  url = var.url
-  dev = "docker://mariadb/10.11/dev"
-  migration {
-    dir = "file://migrate/migrations/mysql"
-  }
-}
-
-env "postgres" {
+env "postgres_diff" {
   src = data.external_schema.postgres.url
-  url = var.url
-  dev = "docker://postgres/15/dev?search_path=public"
+  dev = local.dev.postgres
   migration {
-    dir = "file://migrate/migrations/postgres"
+    dir = local.folder.postgres
   }
 }
 
-env "sqlite" {
+env "sqlite_diff" {
   src = data.external_schema.sqlite.url
-  url = var.url
-  dev = "sqlite://dev?mode=memory"
+  dev = local.dev.sqlite
   migration {
-    dir = "file://migrate/migrations/sqlite"
+    dir = local.folder.sqlite
   }
 }
