@@ -180,12 +180,13 @@ func (p *program) applyInTransaction(ctx context.Context, d *database, dir migra
 	if err == nil || errors.Is(err, errAlone) || errors.Is(err, migrate.ErrNoPendingFiles) {
 		return cmp.Or(tx.commit(), err)
 	}
-	if err := tx.rollback(); err != nil {
-		return err
+	rollback := tx.rollback()
+	if ctx.Err() != nil {
+		return err // and the connection may be gone
 	}
 	var failed *statementError
-	if !errors.As(err, &failed) {
-		return err
+	if rollback != nil || !errors.As(err, &failed) {
+		return errors.Join(err, rollback)
 	}
 	rev := *revs.started
 	rev.Error, rev.ErrorStmt = failed.err.Error(), failed.stmt
@@ -210,7 +211,7 @@ func (p *program) applyOn(ctx context.Context, drv migrate.Driver, dir migrate.D
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	if err := p.resume(ctx, dir, revs, f, stmts); err != nil {
+	if err := p.resume(ctx, dir, revs, f, stmts, inTx); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -296,14 +297,15 @@ func unchanged(dir migrate.Dir, done []*migrate.Revision) error {
 }
 
 // resume prepares a file of which the database may have a part. The rest of it may have been mended since.
-func (p *program) resume(ctx context.Context, dir migrate.Dir, revs *revisions, f migrate.File, stmts []*migrate.Stmt) error {
+func (p *program) resume(ctx context.Context, dir migrate.Dir, revs *revisions, f migrate.File, stmts []*migrate.Stmt, inTx bool) error {
 	skip := p.skip
 	p.skip = false
 	rev, err := revs.ReadRevision(ctx, f.Version())
-	if errors.Is(err, migrate.ErrRevisionNotExist) {
-		if skip {
-			return fmt.Errorf("-skip: no run has stopped in %s, the next file: there is nothing to skip", f.Name())
-		}
+	absent := errors.Is(err, migrate.ErrRevisionNotExist)
+	if skip && (absent || inTx) {
+		return fmt.Errorf("-skip: the database has no part of %s, the next file: there is nothing to skip", f.Name())
+	}
+	if absent {
 		return nil
 	}
 	if err != nil {

@@ -110,8 +110,9 @@ func findings(ctx context.Context, d *database, dir migrate.Dir) (found []string
 				found = append(found, fmt.Sprintf("%s:%d: %s (%s)", f.Name(), line, diagnostic.Text, diagnostic.Code))
 			}
 		})
-		// An analyzer may fail because of what it has reported.
-		if err := sqlcheck.Analyzers(analyzers).Analyze(ctx, &sqlcheck.Pass{File: file, Dev: dev, Reporter: report}); err != nil && len(found) == 0 {
+		// An analyzer fails because of what it has reported, among other things.
+		before := len(found)
+		if err := sqlcheck.Analyzers(analyzers).Analyze(ctx, &sqlcheck.Pass{File: file, Dev: dev, Reporter: report}); err != nil && len(found) == before {
 			return nil, fmt.Errorf("%s: %w", f.Name(), err)
 		}
 	}

@@ -475,6 +475,9 @@ func TestFailedStatement(t *testing.T) {
 			}
 			want(t, call(t, exitOK, "status", "-dsn", db.DSN, "-dir", root), "applied  1_a.sql", "stopped  2_b.sql", stopped, "INSERT INTO missing", next)
 			call(t, exitFailed, "apply", "-dsn", db.DSN, "-dir", root) // and stays as it is
+			if undone {
+				want(t, call(t, exitFailed, "apply", "-skip", "-dsn", db.DSN, "-dir", root), "there is nothing to skip")
+			}
 
 			if !undone {
 				write(t, root, map[string]string{"2_b.sql": directive + "CREATE TABLE b (n bigint NOT NULL);\n" + last})
@@ -585,6 +588,38 @@ func TestKill(t *testing.T) {
 		}
 		want(t, call(t, exitOK, "status", "-dsn", db.DSN, "-dir", root), "nothing to do")
 		if got := tables(t, db); !slices.Equal(got, []string{"a", "b", "c"}) {
+			t.Errorf("tables %v", got)
+		}
+	})
+}
+
+// An interrupt ends a statement that runs for long. What is kept is as after a failure.
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		slow := map[string]string{
+			dialect.MySQL:    "SELECT SLEEP(100)",
+			dialect.Postgres: "SELECT pg_sleep(100)",
+			dialect.SQLite:   "INSERT INTO a WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 1000000000) SELECT x FROM c",
+		}[db.Dialect]
+		root := folders(t, map[string]string{"1_a.sql": "CREATE TABLE a (n integer NOT NULL);\n" + slow + ";"})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		var out bytes.Buffer
+		if code := run(ctx, []string{"apply", "-dsn", db.DSN, "-dir", root}, &out, &out); code != exitFailed || !strings.Contains(out.String(), "1_a.sql: statement 2 of 2 failed") {
+			t.Errorf("exit code %d:\n%s", code, out.String())
+		}
+		kept := []string(nil)
+		if db.Dialect == dialect.MySQL {
+			kept = []string{"a"}
+		}
+		if got := tables(t, db); !slices.Equal(got, kept) {
+			t.Errorf("tables %v", got)
+		}
+		write(t, root, map[string]string{"1_a.sql": "CREATE TABLE a (n integer NOT NULL);\nCREATE TABLE b (n integer NOT NULL);"})
+		call(t, exitOK, "hash", "-dir", root)
+		call(t, exitOK, "apply", "-dsn", db.DSN, "-dir", root)
+		if got := tables(t, db); !slices.Equal(got, []string{"a", "b"}) {
 			t.Errorf("tables %v", got)
 		}
 	})
