@@ -115,7 +115,8 @@ func same(t *testing.T, a, b *testdb.Database) {
 	}
 }
 
-// create makes the tables as a program without versioned migrations does.
+// create makes the tables as a program without versioned migrations does. Tests that call it or diff do not run
+// in parallel: ent's migrations write to the generated tables, which they share.
 func create(t *testing.T, db *testdb.Database) *entmigrate.Schema {
 	t.Helper()
 	s := entmigrate.NewSchema(entsql.OpenDB(db.Dialect, db.DB(t)))
@@ -171,7 +172,6 @@ func number(t *testing.T, db *testdb.Database, query string) (n int) {
 // A database made by apply is the one that ent makes, and the folder is current. The latter fails when the ent
 // schema is changed and diff was not run.
 func TestApplyMakesTheSchema(t *testing.T) {
-	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
 		want(t, call(t, exitOK, "apply", "-dsn", db.DSN), "files run: 1")
 		want(t, call(t, exitOK, "apply", "-dsn", db.DSN), "files run: 0")
@@ -190,7 +190,6 @@ func TestApplyMakesTheSchema(t *testing.T) {
 
 // A folder that lacks a table, or has one too many, is stale.
 func TestLintStale(t *testing.T) {
-	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
 		for name, change := range map[string]string{
 			"lacks a table":      "DROP TABLE counter_locks;",
@@ -226,7 +225,6 @@ func TestLintStale(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
-	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
 		root := folders(t, nil)
 		dev := []string{"-dev", db.DSN, "-dir", root}
@@ -246,7 +244,6 @@ func TestDiff(t *testing.T) {
 
 // The SQL for Atlas' external schema makes the tables that ent makes.
 func TestSchema(t *testing.T) {
-	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
 		ddl := call(t, exitOK, "schema", "-dialect", string(db.Kind))
 		stmts, err := migrate.NewLocalFile("schema.sql", []byte(ddl)).Stmts()
@@ -263,7 +260,6 @@ func TestSchema(t *testing.T) {
 // No route that goes through the generated package plans to drop or change the tables of counters. Atlas' loader
 // for ent:// reads the schema without the extensions in entc.go: it does.
 func TestRoutes(t *testing.T) {
-	t.Parallel()
 	// What the loader does.
 	graph, err := entc.LoadGraph("../schema", &gen.Config{})
 	if err != nil {
@@ -626,7 +622,6 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestBaseline(t *testing.T) {
-	t.Parallel()
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
 		create(t, db)
 		want(t, call(t, exitFailed, "apply", "-dsn", db.DSN), "the database is not empty", "-baseline")

@@ -52,7 +52,6 @@ func exact(tb testing.TB, client *ent.Client) {
 
 // Counts stay exact while a partitioned journal is written and folded.
 func TestPartitionedJournal(t *testing.T) {
-	t.Parallel()
 	for _, kind := range []testdb.Kind{testdb.MariaDB, testdb.MySQL} {
 		t.Run(string(kind), func(t *testing.T) {
 			db := testdb.New(t, kind)
