@@ -145,6 +145,11 @@ func (c *counter) Package() string {
 // Client returns the type name of the view's client.
 func (c *counter) Client() string { return c.View.ClientName() }
 
+// HasPartitions reports whether any journal is partitioned.
+func (p *plan) HasPartitions() bool {
+	return slices.ContainsFunc(p.Counters, func(c *counter) bool { return c.JournalPartitions() > 0 })
+}
+
 // Counter returns the counter behind a generated type, or nil.
 func (p *plan) Counter(typeName string) *counter {
 	if p == nil {
@@ -160,11 +165,8 @@ func (p *plan) Counter(typeName string) *counter {
 
 // resolve finds the declared fields and describes the counter to the runtime.
 func (c *counter) resolve(tables []*schema.Table) error {
-	c.Definition = &entcounter.Definition{
-		Name:    c.Name,
-		Table:   snake(c.Type),
-		Journal: snake(c.Name) + "_counter_journal",
-	}
+	table, journal := c.tableNames()
+	c.Definition = &entcounter.Definition{Name: c.Name, Table: table, Journal: journal}
 	for _, p := range c.Parts {
 		if err := p.resolve(tables); err != nil {
 			return err

@@ -319,9 +319,14 @@ func TestDeclarationErrors(t *testing.T) {
 			want:        []string{`counter "file": the name must be an exported Go identifier`},
 		},
 		{
+			name:        "a journal of one partition",
+			annotations: []schema.Annotation{entcounter.Counter("File", key, count, entcounter.PartitionJournal(1))},
+			want:        []string{"the journal cannot have 1 partitions: give PartitionJournal 2 to 1024"},
+		},
+		{
 			name:        "counter with a long name",
-			annotations: []schema.Annotation{entcounter.Counter("F"+strings.Repeat("i", 48), key, count)},
-			want:        []string{"bytes too long for the name of an index: shorten it"},
+			annotations: []schema.Annotation{entcounter.Counter("F"+strings.Repeat("i", 66), key, count)},
+			want:        []string{"the name is 3 bytes too long: shorten it to 64"},
 		},
 		{
 			name:        "type of that name",

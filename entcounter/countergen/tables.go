@@ -165,11 +165,19 @@ const (
 // migrateTables returns the tables that keep the counters.
 func migrateTables(counters []*counter, tables []*schema.Table) []*schema.Table {
 	var all []*schema.Table
+	names := takenNames(tables)
 	for _, c := range counters {
 		i := slices.IndexFunc(tables, func(t *schema.Table) bool { return t.Name == c.Definition.Sources[0].Table })
-		counterTable, journal := c.tables()
+		counterTable, journal := c.tables(names)
 		for _, t := range []*schema.Table{counterTable, journal} {
 			t.Annotation = textAnnotation(tables[i].Annotation)
+		}
+		if n := c.JournalPartitions(); n > 0 {
+			if journal.Annotation == nil {
+				journal.Annotation = &entsql.Annotation{}
+			}
+			// ent appends these to the statement on MySQL only.
+			journal.Annotation.Options = fmt.Sprintf("PARTITION BY HASH (`%s`) PARTITIONS %d", entcounter.ColumnJournalID, n)
 		}
 		all = append(all, counterTable, journal)
 	}
@@ -183,7 +191,7 @@ func migrateTables(counters []*counter, tables []*schema.Table) []*schema.Table 
 }
 
 // tables returns the table of folded rows and the journal of a counter.
-func (c *counter) tables() (counter, journal *schema.Table) {
+func (c *counter) tables(names relationNames) (counter, journal *schema.Table) {
 	counter = schema.NewTable(c.Definition.Table).
 		SetComment(fmt.Sprintf("The folded rows of the %s counter.", c.Name))
 	journal = schema.NewTable(c.Definition.Journal).
@@ -199,11 +207,13 @@ func (c *counter) tables() (counter, journal *schema.Table) {
 	}
 	counter.AddColumn(timeColumn(entcounter.ColumnUpdatedAt))
 	journal.AddColumn(timeColumn(entcounter.ColumnInsertedAt))
-	journal.AddIndex(journal.Name+keyIndexSuffix, false, columnNames(journal.Columns[1:1+len(c.Key)]))
+	key := columnNames(journal.Columns[1 : 1+len(c.Key)])
+	journal.AddIndex(names.index(journal.Name+keyIndexSuffix, key), false, key)
 	for _, fields := range c.ReadIndexes() {
 		columns := c.columns(fields)
-		counter.AddIndex(indexName(counter.Name, columns), false, columns)
-		journal.AddIndex(indexName(journal.Name, columns), false, columns)
+		for _, t := range []*schema.Table{counter, journal} {
+			t.AddIndex(names.index(t.Name+"_by_"+strings.Join(columns, "_"), columns), false, columns)
+		}
 	}
 	return counter, journal
 }
@@ -290,14 +300,48 @@ func textAnnotation(a *entsql.Annotation) *entsql.Annotation {
 	return &entsql.Annotation{Charset: a.Charset, Collation: a.Collation}
 }
 
-// indexName names a read index after its table and columns. A name that is too
-// long for a database ends in a hash of what was cut off.
-func indexName(table string, columns []string) string {
-	name := table + "_by_" + strings.Join(columns, "_")
-	if len(name) <= maxIdentifier {
-		return name
+// tableNames returns the names of a counter's tables. A long one is cut, so that
+// the name of its index over the key is not too long.
+func (c *counter) tableNames() (counter, journal string) {
+	const limit = maxIdentifier - len(keyIndexSuffix)
+	cut := func(name string) string {
+		if len(name) <= limit {
+			return name
+		}
+		return hashed(name, limit, name)
 	}
-	sum := sha256.Sum256([]byte(name))
+	return cut(snake(c.Type)), cut(snake(c.Name) + "_counter_journal")
+}
+
+// relationNames are the names of tables and indexes that are taken. PostgreSQL
+// and SQLite keep one set of them for the whole schema.
+type relationNames map[string]bool
+
+func takenNames(tables []*schema.Table) relationNames {
+	names := make(relationNames)
+	for _, t := range tables {
+		names[strings.ToLower(t.Name)] = true
+		for _, idx := range t.Indexes {
+			names[strings.ToLower(idx.Name)] = true
+		}
+	}
+	return names
+}
+
+// index returns the name of an index over the columns. One that is too long, or
+// taken, ends in a hash of the whole name and the columns.
+func (taken relationNames) index(name string, columns []string) string {
+	if len(name) > maxIdentifier || taken[strings.ToLower(name)] {
+		name = hashed(name, maxIdentifier, name+"\x00"+strings.Join(columns, "\x00"))
+	}
+	taken[strings.ToLower(name)] = true
+	return name
+}
+
+// hashed returns a name of no more bytes than the limit, cut where need be, that
+// ends in a hash of the text.
+func hashed(name string, limit int, text string) string {
+	sum := sha256.Sum256([]byte(text))
 	hash := "_" + hex.EncodeToString(sum[:4])
-	return name[:maxIdentifier-len(hash)] + hash
+	return name[:min(len(name), limit-len(hash))] + hash
 }

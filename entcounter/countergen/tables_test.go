@@ -3,9 +3,13 @@ package countergen
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"ariga.io/atlas/sql/migrate"
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/entsql"
@@ -145,6 +149,295 @@ func TestKeyColumns(t *testing.T) {
 			t.Errorf("column %s is in %d tables", name, n)
 		}
 	}
+}
+
+// Names that are too long, or would be taken, end in a hash. They are those of before as long as the
+// declaration is.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("VeryLong", 7)
+	types := testGraph{"File": {
+		fields: []ent.Field{field.Int("a_b"), field.Int("c"), field.Int("a"), field.Int("b_c"), field.Int("key")},
+		annotations: []schema.Annotation{
+			entcounter.Counter("File", entcounter.Key("a_b", "c", "a", "b_c", "key"), entcounter.Count("count"),
+				entcounter.ReadIndex("key"), entcounter.ReadIndex("a_b", "c"), entcounter.ReadIndex("a", "b_c")),
+			entcounter.Counter(long+"A", entcounter.Key("a"), entcounter.Count("count")),
+			entcounter.Counter(long+"B", entcounter.Key("a", "c"), entcounter.Count("count"), entcounter.ReadIndex("c")),
+		},
+	}}
+	var tables []*sqlschema.Table
+	names := func() (all []string) {
+		g := types.load(t, "File")
+		p, err := newPlan(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owned, err := g.Tables()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables = append(owned, p.Migrate...)
+		for _, table := range p.Migrate {
+			all = append(all, table.Name)
+			for _, idx := range table.Indexes {
+				all = append(all, idx.Name)
+			}
+		}
+		return all
+	}
+	got := names()
+	for i, name := range got {
+		if len(name) > maxIdentifier || slices.Contains(got[:i], name) {
+			t.Errorf("%s is too long, or there twice", name)
+		}
+	}
+	for _, name := range []string{"file_counters_by_key", "file_counter_journal_by_key", "file_counters_by_a_b_c"} {
+		if !slices.Contains(got, name) {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if again := names(); !slices.Equal(got, again) {
+		t.Errorf("names %v, and then %v", got, again)
+	}
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		m, err := sqlschema.NewMigrate(sql.OpenDB(db.Dialect, db.DB(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Create(t.Context(), tables...); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// typeGraph has a key column of every type that a schema can ask of a database, in a table with every kind of
+// collation that the database knows.
+func typeGraph(kind testdb.Kind) testGraph {
+	collation, charset := "NOCASE", ""
+	switch kind {
+	case testdb.MySQL, testdb.MariaDB:
+		collation, charset = "latin1_german2_ci", "latin1"
+	case testdb.Postgres:
+		collation = "C"
+	}
+	size := uint8(0)
+	fields := []ent.Field{
+		field.Int("int"), field.Int8("int8"), field.Uint8("uint8"), field.Int16("int16"), field.Uint16("uint16"), field.Int32("int32"),
+		field.Uint32("uint32"), field.Uint64("uint64"), field.Bool("bool"), field.UUID("uuid", uuid.UUID{}),
+		field.Enum("enum").NamedValues("A", "a", "B", "b c"), field.Enum("optional_enum").Values("x").Optional().Nillable(),
+		field.String("text").MaxLen(40), field.String("nillable").MaxLen(7).Optional().Nillable(), field.String("unlimited"),
+		field.String("collated").MaxLen(12).Annotations(entsql.Annotation{Collation: collation}),
+		field.String("stored").MaxLen(9).StorageKey("stored_elsewhere"), field.String("defaulted").MaxLen(9).Default("x").Annotations(entsql.Default("x")),
+		field.Bytes("bytes").MaxLen(16).SchemaType(map[string]string{dialect.MySQL: "binary(16)"}),
+		field.String("fixed").SchemaType(map[string]string{dialect.MySQL: "char(5)", dialect.Postgres: "char(5)", dialect.SQLite: "char(5)"}),
+		field.String("sized").SchemaType(map[string]string{dialect.MySQL: "varchar(31)", dialect.Postgres: "varchar(31)", dialect.SQLite: "varchar(31)"}),
+		field.Int("decimal").SchemaType(map[string]string{dialect.MySQL: "decimal(18,0)", dialect.Postgres: "numeric(18,0)", dialect.SQLite: "decimal(18,0)"}),
+		field.Int("small").SchemaType(map[string]string{dialect.MySQL: "smallint unsigned", dialect.Postgres: "smallint"}),
+		field.Int("serial").SchemaType(map[string]string{dialect.Postgres: "bigserial"}),
+		field.Uint8("custom").GoType(size),
+	}
+	key := make([]string, len(fields))
+	for i, f := range fields {
+		key[i] = f.Descriptor().Name
+	}
+	counters := func(name string) []schema.Annotation {
+		return []schema.Annotation{
+			entcounter.Counter(name, entcounter.Key(key[:13]...), entcounter.Count("count"), entcounter.Sum("sum", "int"), entcounter.Sum("small_sum", "int8")),
+			entcounter.Counter(name+"Text", entcounter.Key(key[13:]...), entcounter.Count("count")),
+		}
+	}
+	types := testGraph{"Plain": {fields: fields, annotations: counters("Plain")}}
+	types["Other"] = testType{fields: fields, annotations: append(counters("Other"), entsql.Annotation{Charset: charset})}
+	if charset != "" {
+		types["Other"] = testType{fields: fields, annotations: append(counters("Other"), entsql.Annotation{Charset: charset, Collation: charset + "_bin"})}
+	}
+	return types
+}
+
+// catalogue returns how a database stores the columns of a table: type, size, character set and collation, and
+// after a | whether there is NULL and what the default is.
+func catalogue(t *testing.T, db *testdb.Database, table string) map[string]string {
+	t.Helper()
+	query := map[testdb.Kind]string{
+		testdb.SQLite: "SELECT name, type, '', '', \"notnull\", COALESCE(dflt_value, '') FROM pragma_table_info('" + table + "')",
+		testdb.Postgres: `SELECT attname, format_type(atttypid, atttypmod), '', COALESCE(collname, ''), attnotnull::int,
+			COALESCE(pg_get_expr(adbin, adrelid), '') || attidentity::text FROM pg_attribute
+			LEFT JOIN pg_collation c ON c.oid = attcollation LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+			WHERE attrelid = '` + table + `'::regclass AND attnum > 0 AND NOT attisdropped`,
+	}[db.Kind]
+	if query == "" {
+		query = `SELECT column_name, column_type, COALESCE(character_set_name, ''), COALESCE(collation_name, ''), is_nullable = 'NO',
+			COALESCE(column_default, '') FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = '` + table + "'"
+	}
+	rows, err := db.DB(t).QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	columns := make(map[string]string)
+	for rows.Next() {
+		var name, typ, charset, collation, fallback string
+		var required int
+		if err := rows.Scan(&name, &typ, &charset, &collation, &required, &fallback); err != nil {
+			t.Fatal(err)
+		}
+		columns[name] = fmt.Sprintf("%s %s %s|%d %s", typ, charset, collation, required, fallback)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if db.Kind == testdb.SQLite {
+		// SQLite tells a collation in the text of the table only.
+		var text string
+		if err := db.DB(t).QueryRowContext(t.Context(), "SELECT sql FROM sqlite_master WHERE name = '"+table+"'").Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		for name, column := range columns {
+			for line := range strings.Lines(text) {
+				if strings.Contains(line, "COLLATE NOCASE") && strings.Contains(line, "`"+name+"` ") {
+					columns[name] = strings.Replace(column, "|", "NOCASE|", 1)
+				}
+			}
+		}
+	}
+	return columns
+}
+
+// What decides which values are one key is the same in a counted table and in the tables of its counters: so the
+// catalogue of each database says.
+func TestCatalogue(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		g := typeGraph(db.Kind).load(t, "Other", "Plain")
+		p, err := newPlan(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables, err := g.Tables()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := sqlschema.NewMigrate(sql.OpenDB(db.Dialect, db.DB(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Create(t.Context(), append(tables, p.Migrate...)...); err != nil {
+			t.Fatal(err)
+		}
+		integer, instant := "bigint  ", "datetime(6)  "
+		switch db.Kind {
+		case testdb.MariaDB:
+			integer = "bigint(20)  "
+		case testdb.Postgres:
+			instant = "timestamp with time zone  " // in microseconds
+		case testdb.SQLite:
+			integer, instant = "INTEGER  ", "datetime  "
+		}
+		for _, c := range p.Counters {
+			counted := catalogue(t, db, c.Owner().Table())
+			for _, table := range []string{c.Definition.Table, c.Definition.Journal} {
+				columns := catalogue(t, db, table)
+				for _, k := range c.Key {
+					want, _, _ := strings.Cut(counted[k.Column.Name], "|")
+					if got := columns[k.Column.Name]; want == "" || got != want+"|1 " {
+						t.Errorf("%s: column %s is %q, in the counted table %q", table, k.Column.Name, got, counted[k.Column.Name])
+					}
+				}
+				for _, measure := range c.Definition.Measures {
+					name, at := measure.Name, entcounter.ColumnUpdatedAt
+					if table == c.Definition.Journal {
+						name, at = measure.Delta, entcounter.ColumnInsertedAt
+					}
+					if got := columns[name]; !strings.EqualFold(got, integer+"|1 ") {
+						t.Errorf("%s: column %s is %q", table, name, got)
+					}
+					if got := columns[at]; got != instant+"|1 " {
+						t.Errorf("%s: column %s is %q", table, at, got)
+					}
+				}
+			}
+		}
+		for _, table := range p.Migrate {
+			if len(table.ForeignKeys) > 0 {
+				t.Errorf("%s has foreign keys", table.Name)
+			}
+		}
+	})
+}
+
+// A journal is created with its partitions by every way to migrate, and is left alone afterwards. Only MySQL and
+// MariaDB have any.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		g := testGraph{"File": {
+			fields: []ent.Field{field.Int("a")},
+			annotations: []schema.Annotation{
+				entsql.Annotation{Charset: "utf8mb4", Collation: "utf8mb4_general_ci"},
+				entcounter.Counter("File", entcounter.Key("a"), entcounter.Count("count"), entcounter.PartitionJournal(5)),
+			},
+		}}.load(t, "File")
+		p, err := newPlan(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables, err := g.Tables()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables = append(tables, p.Migrate...)
+		drv := sql.OpenDB(db.Dialect, db.DB(t))
+		const clause = "PARTITION BY HASH (`id`) PARTITIONS 5"
+		partitioned := db.Dialect == dialect.MySQL
+		for _, mode := range []sqlschema.Mode{sqlschema.ModeInspect, sqlschema.ModeReplay} {
+			dir := &migrate.MemDir{}
+			m, err := sqlschema.NewMigrate(drv, sqlschema.WithDir(dir), sqlschema.WithFormatter(migrate.DefaultFormatter),
+				sqlschema.WithMigrationMode(mode), entcounter.WithTableOptions(p.Migrate...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.NamedDiff(t.Context(), "init", tables...); err != nil {
+				t.Fatal(err)
+			}
+			files, err := dir.Files()
+			if err != nil || len(files) != 1 {
+				t.Fatalf("%d files, error %v", len(files), err)
+			}
+			if text := string(files[0].Bytes()); strings.Contains(text, clause) != partitioned || strings.Contains(text, "partitioned") {
+				t.Errorf("mode %v writes:\n%s", mode, text)
+			}
+			// The file can be replayed.
+			again, err := sqlschema.NewMigrate(drv, sqlschema.WithDir(dir), sqlschema.WithFormatter(migrate.DefaultFormatter),
+				sqlschema.WithMigrationMode(sqlschema.ModeReplay), entcounter.WithTableOptions(p.Migrate...), sqlschema.WithErrNoPlan(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := again.NamedDiff(t.Context(), "again", tables...); !errors.Is(err, migrate.ErrNoPlan) {
+				t.Errorf("mode %v: a second migration: error %v", mode, err)
+			}
+		}
+		ddl, err := sqlschema.DDL(t.Context(), sqlschema.DDLArgs{Dialect: db.Dialect, Version: "13.0.0", Tables: tables})
+		if err != nil || strings.Contains(ddl, clause) != partitioned {
+			t.Errorf("error %v, DDL:\n%s", err, ddl)
+		}
+		for range 2 {
+			m, err := sqlschema.NewMigrate(drv)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Create(t.Context(), tables...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !partitioned {
+			return
+		}
+		var n int
+		if err := db.DB(t).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.partitions WHERE table_schema = DATABASE() "+
+			"AND table_name = 'file_counter_journal' AND partition_method = 'HASH' AND partition_expression = '`id`'").Scan(&n); err != nil || n != 5 {
+			t.Errorf("%d partitions, error %v", n, err)
+		}
+	})
 }
 
 // reachGraph has foreign keys that lead to a counted table in every way.

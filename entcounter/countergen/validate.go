@@ -23,6 +23,9 @@ const (
 	// maxIdentifier is how long a table, column or index name may be: 63 bytes in
 	// PostgreSQL, 64 in MySQL.
 	maxIdentifier = 63
+	// maxPartitions keeps a read, which looks into each, and a server's open files
+	// within reason.
+	maxPartitions = 1024
 	// maxCharBytes is how long a character may be in utf8mb4.
 	maxCharBytes = 4
 )
@@ -134,12 +137,18 @@ func checkNames(g *gen.Graph, counters []*counter, tables []*schema.Table) error
 		}
 	}
 	for i, c := range counters {
+		if !counterName.MatchString(c.Name) {
+			return c.errorf("the name must be an exported Go identifier of letters and digits, such as %q", "File")
+		}
+		if n := len(c.Name) - counterNameLen; n > 0 {
+			return c.errorf("the name is %d bytes too long: shorten it to %d", n, counterNameLen)
+		}
 		for j, p := range c.Parts {
 			if p.Owner.IsView() {
 				return p.errorf("%s is a view: declare the counter on the type whose rows are written", p.Owner.Name)
 			}
-			if !counterName.MatchString(c.Name) {
-				return p.errorf("the name must be an exported Go identifier of letters and digits, such as %q", "File")
+			if n := p.JournalPartitions; n != 0 && (n < 2 || n > maxPartitions) {
+				return p.errorf("the journal cannot have %d partitions: give PartitionJournal 2 to %d, or leave it out", n, maxPartitions)
 			}
 			twice := func(o *part) bool { return o.Owner == p.Owner && o.Over == p.Over }
 			if slices.ContainsFunc(c.Parts[:j], twice) {
@@ -150,14 +159,12 @@ func checkNames(g *gen.Graph, counters []*counter, tables []*schema.Table) error
 			return c.errorf("the generated type would be named %s, which is taken by %s: name the counter differently", c.Type, taken)
 		}
 		types[strings.ToLower(c.Type)] = fmt.Sprintf("counter %q of type %s", c.Name, c.Owner().Name)
-		for _, table := range []string{snake(c.Type), snake(c.Name) + "_counter_journal"} {
+		counterTable, journal := c.tableNames()
+		for _, table := range []string{counterTable, journal} {
 			if taken, ok := names[table]; ok {
 				return c.errorf("the generated table would be named %q, which is taken by %s: name the counter differently", table, taken)
 			}
 			names[table] = fmt.Sprintf("counter %q of type %s", c.Name, c.Owner().Name)
-			if n := len(table) + len(keyIndexSuffix); n > maxIdentifier {
-				return c.errorf("the name is %d bytes too long for the name of an index: shorten it", n-maxIdentifier)
-			}
 		}
 		if i > 0 {
 			continue
@@ -326,6 +333,16 @@ func (c *counter) ReadIndexes() [][]string {
 // Reads are the declared ones of all parts.
 func (c *counter) Reads() [][]string {
 	return c.ofParts(func(p *part) [][]string { return p.Reads })
+}
+
+// JournalPartitions is how many partitions the journal has: the greatest number that
+// a part declares.
+func (c *counter) JournalPartitions() int {
+	n := 0
+	for _, p := range c.Parts {
+		n = max(n, p.JournalPartitions)
+	}
+	return n
 }
 
 // ofParts collects lists of columns: all of the first part, and those that further

@@ -36,6 +36,7 @@ import (
 	"github.com/entcounter/entcounter/ent"
 	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/examples/internal/database"
+	"github.com/entcounter/entcounter/internal/dsn"
 )
 
 // Exit codes.
@@ -120,7 +121,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("files", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.dir, "dir", "", "`path` of the tree (default: the Go installation's own source, else /usr)")
-	flags.StringVar(&o.dsn, "dsn", "", "an empty database, or that of an earlier run: "+strings.Join(database.Forms, ", ")+"\n(default: a SQLite file in the user's cache directory)")
+	flags.StringVar(&o.dsn, "dsn", "", "an empty database, or that of an earlier run: "+strings.Join(dsn.Forms, ", ")+"\n(default: a SQLite file in the user's cache directory)")
 	flags.IntVar(&o.workers, "workers", 4, "number of concurrent workers")
 	flags.IntVar(&o.batch, "batch", 500, "number of rows that one statement changes at most")
 	flags.Int64Var(&o.read, "read", 4<<10, "number of bytes that a copy reads of each file at most")

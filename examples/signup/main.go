@@ -34,6 +34,7 @@ import (
 	"github.com/entcounter/entcounter/examples/internal/database"
 	"github.com/entcounter/entcounter/examples/signup/ent"
 	"github.com/entcounter/entcounter/examples/signup/ent/user"
+	"github.com/entcounter/entcounter/internal/dsn"
 )
 
 // Exit codes.
@@ -129,7 +130,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("signup", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.dsn, "dsn", "", "an empty database, or that of an earlier run: "+strings.Join(database.Forms, ", ")+"\n(default: a SQLite file in the user's cache directory)")
+	flags.StringVar(&o.dsn, "dsn", "", "an empty database, or that of an earlier run: "+strings.Join(dsn.Forms, ", ")+"\n(default: a SQLite file in the user's cache directory)")
 	flags.IntVar(&o.processes, "processes", 4, "number of processes to start")
 	flags.IntVar(&o.workers, "workers", 4, "number of concurrent workers in each process")
 	flags.IntVar(&o.operations, "operations", 200, "number of operations of each worker")

@@ -65,7 +65,8 @@ type Database struct {
 func New(tb testing.TB, kind Kind) *Database {
 	tb.Helper()
 	if kind == SQLite {
-		return newSQLite(tb, "file:"+filepath.Join(tb.TempDir(), "test.db")+
+		path := url.URL{Path: filepath.Join(tb.TempDir(), "test.db")} // the test's name is in it, # and all
+		return newSQLite(tb, "file:"+path.EscapedPath()+
 			"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)&_pragma=synchronous(OFF)")
 	}
 	srv, err := serverOf(kind)

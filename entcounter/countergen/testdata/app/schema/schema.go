@@ -63,6 +63,7 @@ func (Paint) Annotations() []schema.Annotation {
 			entcounter.Count("count"),
 			entcounter.Reads("color", "id_of_batch"),
 			entcounter.Reads("level"), // without an index
+			entcounter.PartitionJournal(4),
 		),
 	}
 }

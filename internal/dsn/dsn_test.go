@@ -1,4 +1,4 @@
-package database
+package dsn
 
 import (
 	"strings"
@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 		{"postgresql://u@db.example/files", "pgx", dialect.Postgres, "postgres db.example:5432/files", ""},
 		{"host=/run/postgresql user=u dbname=files", "pgx", dialect.Postgres, "postgres /run/postgresql:5432/files", ""},
 	} {
-		got, err := Parse(test.dsn, "files")
+		got, err := Parse(test.dsn)
 		if err != nil {
 			t.Errorf("%s: %v", test.dsn, err)
 			continue
@@ -54,7 +54,7 @@ func TestParseErrors(t *testing.T) {
 		{"file::memory:?cache=shared", "in memory"},
 		{"file:x?mode=memory", "in memory"},
 	} {
-		_, err := Parse(test.dsn, "files")
+		_, err := Parse(test.dsn)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", test.dsn, err, test.want)
 		} else if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "sec%ret") {
