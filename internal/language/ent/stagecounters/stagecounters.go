@@ -154,7 +154,7 @@ type Scope struct {
 
 // ScopeOf returns the scope of all keys with one entity. A longer prefix of the
 // key is written as Scope{Entity: new(…), …}.
-func ScopeOf(v stagecounters.Entity) Scope { return Scope{Entity: &v} }
+func ScopeOf(v Entity) Scope { return Scope{Entity: &v} }
 
 // Measures are the quantities counted for each key.
 type Measures struct {
