@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,11 +70,17 @@ type world struct {
 	driftSQL, twiceSQL, journalSQL string
 }
 
+// migrating is held while the schema is created: ent prepares the package's tables
+// for it.
+var migrating sync.Mutex
+
 func newWorld(tb testing.TB, db *testdb.Database, params map[string]string) *world {
 	tb.Helper()
 	w := &world{TB: tb, db: db, oracle: db.DB(tb)}
 	w.pool, w.tap = tap.Open(tb, db, params)
 	w.client = ent.NewClient(ent.Driver(entsql.OpenDB(db.Dialect, w.pool)), ent.Log(func(...any) {}))
+	migrating.Lock()
+	defer migrating.Unlock()
 	if err := w.client.Schema.Create(context.Background()); err != nil {
 		tb.Fatal(err)
 	}
