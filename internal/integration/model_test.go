@@ -30,6 +30,8 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/node"
 	"github.com/entcounter/entcounter/internal/integration/ent/predicate"
 	"github.com/entcounter/entcounter/internal/integration/ent/project"
+	"github.com/entcounter/entcounter/internal/integration/ent/route"
+	"github.com/entcounter/entcounter/internal/integration/ent/stop"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/team"
 	"github.com/entcounter/entcounter/internal/integration/ent/tenant"
@@ -120,7 +122,7 @@ func TestModelOfManyClients(t *testing.T) {
 // runModel runs the given steps of a seed and tells which one failed. It looks at the
 // counters after each step, or after each batch of steps at only the last one.
 func runModel(w *world, seed uint64, steps []int, closely bool) (int, error) {
-	const batch = 20
+	const batch = 25
 	ctx := context.Background()
 	succeeded, changed := 0, 0
 	w.tap.Forget()
@@ -474,6 +476,12 @@ func teams(ctx context.Context, c *ent.Client) []int {
 func nodes(ctx context.Context, c *ent.Client) []int {
 	return ids(ctx, c.Node.Query().Order(ent.Asc("id")))
 }
+func stops(ctx context.Context, c *ent.Client) []int {
+	return ids(ctx, c.Stop.Query().Order(ent.Asc("id")))
+}
+func routes(ctx context.Context, c *ent.Client) []int {
+	return ids(ctx, c.Route.Query().Order(ent.Asc("id")))
+}
 func folders(ctx context.Context, c *ent.Client) []int {
 	return ids(ctx, c.Folder.Query().Order(ent.Asc("id")))
 }
@@ -513,7 +521,7 @@ func (r random) mutation() action {
 	kinds := []func() action{
 		r.tenants, r.projects, r.users, r.users, r.users, r.cards, r.teams, r.memberships,
 		r.createTasks, r.createTasks, r.updateTasks, r.updateTasks, r.updateTasks, r.updateTask, r.deleteTasks, r.upsertTasks,
-		r.attachments, r.attachments, r.nodes, r.nodes, r.folders, r.folders, r.tokens, r.devices, r.blobs, r.memos,
+		r.attachments, r.attachments, r.nodes, r.nodes, r.folders, r.folders, r.stops, r.tokens, r.devices, r.blobs, r.memos,
 	}
 	return kinds[r.IntN(len(kinds))]()
 }
@@ -1056,7 +1064,7 @@ func (r random) attachments() action {
 }
 
 func (r random) nodes() action {
-	kind, pick, size := r.IntN(12), r.Uint64(), int32(r.small())
+	kind, pick, size := r.IntN(14), r.Uint64(), int32(r.small())
 	of := []node.Kind{node.KindLeaf, node.KindBranch}[r.IntN(2)]
 	return action{fmt.Sprintf("node#%d %s %d, kind %d", pick, of, size, kind), func(ctx context.Context, c *ent.Client) error {
 		all := nodes(ctx, c)
@@ -1084,6 +1092,10 @@ func (r random) nodes() action {
 			return c.Node.Update().Where(node.HasParentWith(node.KindEQ(of))).ClearParent().AddSize(3).Exec(ctx)
 		case 10:
 			return c.Node.DeleteOneID(id).Exec(ctx)
+		case 11:
+			return c.Node.UpdateOneID(id).SetParentID(id).ClearChildren().Exec(ctx)
+		case 12:
+			return c.Node.Update().Where(node.KindEQ(of)).SetParentID(parent).RemoveChildIDs(some...).Exec(ctx)
 		default:
 			_, err := c.Node.Delete().Where(node.KindEQ(of), node.Or(node.HasChildren(), node.SizeLT(size))).Exec(ctx)
 			return err
@@ -1117,6 +1129,36 @@ func (r random) folders() action {
 			return c.Folder.DeleteOneID(id).Exec(ctx)
 		default:
 			_, err := c.Folder.Delete().Where(folder.IDIn(some...)).Exec(ctx)
+			return err
+		}
+	}}
+}
+
+func (r random) stops() action {
+	kind, pick, length, name := r.IntN(10), r.Uint64(), r.small(), r.word(3)
+	return action{fmt.Sprintf("stop#%d %s %d, kind %d", pick, name, length, kind), func(ctx context.Context, c *ent.Client) error {
+		all := stops(ctx, c)
+		id, next, rid := one(all, pick), one(all, pick>>8), one(routes(ctx, c), pick>>4)
+		switch kind {
+		case 0:
+			return c.Route.Create().SetName(name).AddStopIDs(some(all, pick)...).Exec(ctx)
+		case 1, 2:
+			return c.Stop.Create().SetRouteID(rid).SetLength(length).Exec(ctx)
+		case 3:
+			return c.Stop.Create().SetNextID(next).AddFeederIDs(some(all, pick)...).Exec(ctx)
+		case 4:
+			return c.Stop.UpdateOneID(id).SetNextID(next).SetRouteID(rid).Exec(ctx)
+		case 5:
+			return c.Stop.Update().Where(stop.NextID(next)).SetNextID(id).ClearFeeders().AddLength(1).Exec(ctx)
+		case 6:
+			return c.Stop.Update().Where(stop.LengthGT(length)).ClearRoute().ClearNext().Exec(ctx)
+		case 7:
+			return c.Route.DeleteOneID(rid).Exec(ctx)
+		case 8:
+			_, err := c.Route.Delete().Where(route.Name(name)).Exec(ctx)
+			return err
+		default:
+			_, err := c.Stop.Delete().Where(stop.Or(stop.ID(id), stop.Not(stop.HasFeeders()))).Exec(ctx)
 			return err
 		}
 	}}

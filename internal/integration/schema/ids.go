@@ -3,6 +3,7 @@ package schema
 import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/entsql"
 	"entgo.io/ent/schema"
 	"entgo.io/ent/schema/field"
 	"entgo.io/ent/schema/index"
@@ -75,5 +76,28 @@ func (Blob) Fields() []ent.Field {
 		field.Bytes("id").GoType(types.Hash{}).DefaultFunc(types.NewHash).SchemaType(map[string]string{dialect.MySQL: "varbinary(8)"}),
 		field.String("bucket").MaxLen(40),
 		field.Int64("size"),
+	}
+}
+
+// Badge has a number that the database or the application gives, and values that
+// only the database knows.
+type Badge struct{ ent.Schema }
+
+// Annotations of the Badge.
+func (Badge) Annotations() []schema.Annotation {
+	return []schema.Annotation{
+		entcounter.Counter("Badge", entcounter.Key("color"), entcounter.Count("count"), entcounter.Sum("weight", "weight")),
+	}
+}
+
+// Fields of the Badge.
+func (Badge) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int("id"),
+		field.String("name").MaxLen(40),
+		field.String("color").MaxLen(30).Optional().Annotations(entsql.Default("plain")),
+		field.Int("weight").Optional().Annotations(entsql.DefaultExprs(map[string]string{
+			dialect.MySQL: "3", dialect.Postgres: "1 + 2", dialect.SQLite: "(1 + 2)",
+		})),
 	}
 }
