@@ -2,17 +2,22 @@ package integration
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"entgo.io/ent/dialect"
+	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/internal/integration/ent"
 	"github.com/entcounter/entcounter/internal/integration/ent/card"
 	"github.com/entcounter/entcounter/internal/integration/ent/cardcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/childcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/membership"
 	"github.com/entcounter/entcounter/internal/integration/ent/node"
+	"github.com/entcounter/entcounter/internal/integration/ent/predicate"
+	"github.com/entcounter/entcounter/internal/integration/ent/project"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
 	"github.com/entcounter/entcounter/internal/integration/types"
@@ -393,6 +398,80 @@ func TestClearedEdgeOfNothing(t *testing.T) {
 			w.client.Card.Update().Where(card.Color("red")).ClearOwner().Exec(ctx))
 		for _, c := range counters {
 			w.journalled(ctx, c.name)
+		}
+	})
+}
+
+// Transactions that add to the same owner do not wait for each other.
+func TestAddedEdgesLockNoOwner(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		if db.Kind == testdb.SQLite {
+			return // one writer
+		}
+		params := map[string]string{"innodb_lock_wait_timeout": "2"}
+		if db.Dialect == dialect.Postgres {
+			params = map[string]string{"lock_timeout": "2s"}
+		}
+		ctx := t.Context()
+		w := newWorld(t, db, params)
+		_, tasks := w.project(ctx, "p", 4)
+		u := w.user(ctx, "u")
+		var txs []*ent.Tx
+		for i := range tasks {
+			tx := must(w.client.Tx(ctx))(t)
+			txs = append(txs, tx)
+			if i%2 == 0 {
+				no(t, tx.User.UpdateOneID(u.ID).AddOwned(tasks[i]).Exec(ctx))
+			} else {
+				must(tx.User.Update().Where(user.Name("u")).AddOwned(tasks[i]).Save(ctx))(t)
+			}
+		}
+		for _, tx := range txs {
+			no(t, tx.Commit())
+		}
+		w.exact(ctx)
+		if n := must(u.QueryOwned().Count(ctx))(t); n != len(tasks) {
+			t.Errorf("%d tasks are owned", n)
+		}
+	})
+}
+
+// A predicate over other rows, in a transaction at REPEATABLE READ, sees them as the
+// transaction does, whatever was committed since. Those that it finds are changed
+// and counted as they are by then.
+func TestPredicateOverEdgesInAnOldSnapshot(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		ctx := t.Context()
+		w := newWorld(t, db, nil)
+		p, _ := w.project(ctx, "p", 3)
+		q, _ := w.project(ctx, "q", 2)
+		for name, mutate := range map[string]func(*ent.Tx, predicate.Task) (int, error){
+			"update": func(tx *ent.Tx, where predicate.Task) (int, error) {
+				return tx.Task.Update().Where(where).AddSize(1).SetState(types.Done).Save(ctx)
+			},
+			"update with edges": func(tx *ent.Tx, where predicate.Task) (int, error) {
+				return tx.Task.Update().Where(where).SetState(types.Failed).ClearAttachments().Save(ctx)
+			},
+			"delete": func(tx *ent.Tx, where predicate.Task) (int, error) { return tx.Task.Delete().Where(where).Exec(ctx) },
+		} {
+			where := task.HasProjectWith(project.Title("p"))
+			tx := must(w.client.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))(t)
+			seen := must(tx.Task.Query().Where(where).Count(ctx))(t)
+			no(t, p.Update().SetTitle("x").Exec(ctx), q.Update().SetTitle("p").Exec(ctx))
+			n, err := mutate(tx, where)
+			if db.Kind == testdb.SQLite {
+				if !entcounter.Retryable(err) { // it cannot write any more
+					t.Errorf("%s: %v", name, err)
+				}
+				no(t, tx.Rollback())
+			} else {
+				no(t, err, tx.Commit())
+				if n != seen {
+					t.Errorf("%s changed %d rows, of %d that the transaction sees", name, n, seen)
+				}
+			}
+			w.exact(ctx)
+			no(t, p.Update().SetTitle("p").Exec(ctx), q.Update().SetTitle("q").Exec(ctx))
 		}
 	})
 }
