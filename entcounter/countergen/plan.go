@@ -71,6 +71,9 @@ func newPlan(g *gen.Graph) (*plan, error) {
 	if g.Storage == nil || g.Storage.Name != "sql" {
 		return nil, declared[0].errorf("counters need an SQL database: generate with the storage driver %q", "sql")
 	}
+	if err := checkSchemas(g, declared[0]); err != nil {
+		return nil, err
+	}
 	tables, err := g.Tables()
 	if err != nil {
 		return nil, err

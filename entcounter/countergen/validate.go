@@ -100,6 +100,20 @@ func checkNames(g *gen.Graph, counters []*counter, tables []*schema.Table) error
 	return nil
 }
 
+// checkSchemas makes sure that all tables are in the connection's own database
+// schema, where the counters are kept. ent switches the feature on by itself where
+// types have an entsql.Schema annotation.
+func checkSchemas(g *gen.Graph, c *counter) error {
+	on, err := g.FeatureEnabled(gen.FeatureSchemaConfig.Name)
+	if err != nil {
+		return fmt.Errorf("entcounter: %w", err)
+	}
+	if on {
+		return c.errorf("types are in database schemas of their own (entsql.Schema or the feature %q), and counters are kept in the schema of the connection: leave both out, and choose the schema by the connection, with the database in the DSN or search_path in PostgreSQL", gen.FeatureSchemaConfig.Name)
+	}
+	return nil
+}
+
 // resolveKey finds and checks the fields of the key.
 func (c *counter) resolveKey(table *schema.Table) error {
 	if len(c.Declaration.Key) == 0 {
