@@ -3,9 +3,11 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"entgo.io/ent/dialect"
@@ -16,6 +18,7 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/childcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/membership"
 	"github.com/entcounter/entcounter/internal/integration/ent/node"
+	"github.com/entcounter/entcounter/internal/integration/ent/ownercounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/predicate"
 	"github.com/entcounter/entcounter/internal/integration/ent/project"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
@@ -63,6 +66,85 @@ func TestTwoParents(t *testing.T) {
 		for _, name := range []string{"Owner", "Review", "TaskTier"} {
 			w.journalled(ctx, name)
 		}
+	})
+}
+
+// A parent that loses its only child, once or several times over, reads zero and
+// never less.
+func TestParentThatLosesItsOnlyChild(t *testing.T) {
+	with(t, func(ctx context.Context, w *world) {
+		_, tasks := w.project(ctx, "p", 1)
+		u := w.user(ctx, "u")
+		for name, lose := range map[string]func() error{
+			"clear of the edge":      func() error { return tasks[0].Update().ClearOwner().Exec(ctx) },
+			"clear of the field":     func() error { return w.client.Task.Update().ClearOwnerID().Exec(ctx) },
+			"clear by the parent":    func() error { return u.Update().ClearOwned().Exec(ctx) },
+			"removal by the parent":  func() error { return u.Update().RemoveOwned(tasks[0]).Exec(ctx) },
+			"clear where it is its":  func() error { return w.client.Task.Update().Where(task.OwnerID(u.ID)).ClearOwner().Exec(ctx) },
+			"clear of all and again": func() error { return w.client.User.Update().ClearOwned().Exec(ctx) },
+		} {
+			no(w, tasks[0].Update().SetOwner(u).Exec(ctx))
+			for range 2 {
+				no(w, lose())
+				w.exact(ctx)
+				if got := must(w.client.OwnerCounters.Read(ctx, ownercounters.Key{OwnerID: u.ID}))(w); got.Tasks != 0 {
+					w.Errorf("after the %s the parent reads %d", name, got.Tasks)
+				}
+			}
+		}
+	})
+}
+
+// Writers move tasks of their own between the same keys of four counters, in one
+// transaction each and in opposite orders. None of them is a deadlock's victim.
+func TestOppositeOrdersOfSeveralCounters(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		const writers, rounds = 6, 15
+		ctx := t.Context()
+		var params map[string]string
+		if db.Dialect == dialect.SQLite {
+			params = map[string]string{"_txlock": "immediate"}
+		}
+		w := newWorld(t, db, params)
+		_, tasks := w.project(ctx, "p", 2*writers)
+		var all sync.WaitGroup
+		for i := range writers {
+			all.Go(func() {
+				for round := range rounds {
+					tx, err := w.client.Tx(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					order := []*ent.Task{tasks[2*i], tasks[2*i+1]}
+					if i%2 == 1 {
+						slices.Reverse(order)
+					}
+					for n, x := range order {
+						state := states[(round+n)%2]
+						if err == nil {
+							err = tx.Task.UpdateOneID(x.ID).SetState(state).SetTier(string(state)).AddSize(1).Exec(ctx)
+						}
+					}
+					if err == nil {
+						err = tx.Commit()
+					} else {
+						err = errors.Join(err, tx.Rollback())
+					}
+					if err != nil {
+						t.Errorf("writer %d: %v", i, err)
+						return
+					}
+				}
+			})
+		}
+		all.Go(func() {
+			for range rounds {
+				w.fold(ctx)
+			}
+		})
+		all.Wait()
+		w.exact(ctx)
 	})
 }
 

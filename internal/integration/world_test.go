@@ -52,6 +52,7 @@ var counters = []counter{
 	{"Kind", "kind_counters", "kind_counter_journal", []string{"kind"}, []string{"count"}, "nodes", []string{"kind"}, []string{""}},
 	{"Folder", "folder_counters", "folder_counter_journal", []string{"parent_id", "shared"}, []string{"count", "quota"}, "folders", []string{"parent_id", "shared"}, []string{"", "quota"}},
 	{"Badge", "badge_counters", "badge_counter_journal", []string{"color"}, []string{"count", "weight"}, "badges", []string{"color"}, []string{"", "weight"}},
+	{"Vote", "vote_counters", "vote_counter_journal", []string{"topic"}, []string{"count"}, "votes", []string{"topic"}, []string{""}},
 	{"Stop", "stop_counters", "stop_counter_journal", []string{"route_id"}, []string{"count", "length"}, "stops", []string{"route_id"}, []string{"", "length"}},
 	{"Token", "token_counters", "token_counter_journal", []string{"scope"}, []string{"count", "uses"}, "tokens", []string{"scope"}, []string{"", "uses"}},
 	{"TokenName", "token_name_counters", "token_name_counter_journal", []string{"name"}, []string{"count"}, "tokens", []string{"name"}, []string{""}},

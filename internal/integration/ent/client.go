@@ -34,6 +34,7 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/tenant"
 	"github.com/entcounter/entcounter/internal/integration/ent/token"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
 
 	stdsql "database/sql"
 )
@@ -85,6 +86,8 @@ type Client struct {
 	MarriageCounters *MarriageCountersClient
 	// TenantUserCounters is the client for interacting with the TenantUserCounters builders.
 	TenantUserCounters *TenantUserCountersClient
+	// VoteCounters is the client for interacting with the VoteCounters builders.
+	VoteCounters *VoteCountersClient
 	// Attachment is the client for interacting with the Attachment builders.
 	Attachment *AttachmentClient
 	// Badge is the client for interacting with the Badge builders.
@@ -119,6 +122,8 @@ type Client struct {
 	Token *TokenClient
 	// User is the client for interacting with the User builders.
 	User *UserClient
+	// Vote is the client for interacting with the Vote builders.
+	Vote *VoteClient
 }
 
 // NewClient creates a new client configured with the given options.
@@ -151,6 +156,7 @@ func (c *Client) init() {
 	c.TokenNameCounters = NewTokenNameCountersClient(c.config)
 	c.MarriageCounters = NewMarriageCountersClient(c.config)
 	c.TenantUserCounters = NewTenantUserCountersClient(c.config)
+	c.VoteCounters = NewVoteCountersClient(c.config)
 	c.Attachment = NewAttachmentClient(c.config)
 	c.Badge = NewBadgeClient(c.config)
 	c.Blob = NewBlobClient(c.config)
@@ -168,6 +174,7 @@ func (c *Client) init() {
 	c.Tenant = NewTenantClient(c.config)
 	c.Token = NewTokenClient(c.config)
 	c.User = NewUserClient(c.config)
+	c.Vote = NewVoteClient(c.config)
 }
 
 type (
@@ -281,6 +288,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		TokenNameCounters:  NewTokenNameCountersClient(cfg),
 		MarriageCounters:   NewMarriageCountersClient(cfg),
 		TenantUserCounters: NewTenantUserCountersClient(cfg),
+		VoteCounters:       NewVoteCountersClient(cfg),
 		Attachment:         NewAttachmentClient(cfg),
 		Badge:              NewBadgeClient(cfg),
 		Blob:               NewBlobClient(cfg),
@@ -298,6 +306,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		Tenant:             NewTenantClient(cfg),
 		Token:              NewTokenClient(cfg),
 		User:               NewUserClient(cfg),
+		Vote:               NewVoteClient(cfg),
 	}, nil
 }
 
@@ -338,6 +347,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		TokenNameCounters:  NewTokenNameCountersClient(cfg),
 		MarriageCounters:   NewMarriageCountersClient(cfg),
 		TenantUserCounters: NewTenantUserCountersClient(cfg),
+		VoteCounters:       NewVoteCountersClient(cfg),
 		Attachment:         NewAttachmentClient(cfg),
 		Badge:              NewBadgeClient(cfg),
 		Blob:               NewBlobClient(cfg),
@@ -355,6 +365,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		Tenant:             NewTenantClient(cfg),
 		Token:              NewTokenClient(cfg),
 		User:               NewUserClient(cfg),
+		Vote:               NewVoteClient(cfg),
 	}, nil
 }
 
@@ -386,6 +397,7 @@ func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.Attachment, c.Badge, c.Blob, c.Card, c.Device, c.Folder, c.Membership, c.Memo,
 		c.Node, c.Project, c.Route, c.Stop, c.Task, c.Team, c.Tenant, c.Token, c.User,
+		c.Vote,
 	} {
 		n.Use(hooks...)
 	}
@@ -400,9 +412,9 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 		c.MemberCounters, c.MemoCounters, c.ChildCounters, c.KindCounters,
 		c.StopCounters, c.TaskTierCounters, c.TaskCounters, c.OwnerCounters,
 		c.ReviewCounters, c.TokenCounters, c.TokenNameCounters, c.MarriageCounters,
-		c.TenantUserCounters, c.Attachment, c.Badge, c.Blob, c.Card, c.Device,
-		c.Folder, c.Membership, c.Memo, c.Node, c.Project, c.Route, c.Stop, c.Task,
-		c.Team, c.Tenant, c.Token, c.User,
+		c.TenantUserCounters, c.VoteCounters, c.Attachment, c.Badge, c.Blob, c.Card,
+		c.Device, c.Folder, c.Membership, c.Memo, c.Node, c.Project, c.Route, c.Stop,
+		c.Task, c.Team, c.Tenant, c.Token, c.User, c.Vote,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -445,6 +457,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Token.mutate(ctx, m)
 	case *UserMutation:
 		return c.User.mutate(ctx, m)
+	case *VoteMutation:
+		return c.Vote.mutate(ctx, m)
 	default:
 		return nil, fmt.Errorf("ent: unknown mutation type %T", m)
 	}
@@ -1078,6 +1092,36 @@ func (c *TenantUserCountersClient) Query() *TenantUserCountersQuery {
 // Interceptors returns the client interceptors.
 func (c *TenantUserCountersClient) Interceptors() []Interceptor {
 	return c.inters.TenantUserCounters
+}
+
+// VoteCountersClient is a client for the VoteCounters schema.
+type VoteCountersClient struct {
+	config
+}
+
+// NewVoteCountersClient returns a client for the VoteCounters from the given config.
+func NewVoteCountersClient(c config) *VoteCountersClient {
+	return &VoteCountersClient{config: c}
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `votecounters.Intercept(f(g(h())))`.
+func (c *VoteCountersClient) Intercept(interceptors ...Interceptor) {
+	c.inters.VoteCounters = append(c.inters.VoteCounters, interceptors...)
+}
+
+// Query returns a query builder for VoteCounters.
+func (c *VoteCountersClient) Query() *VoteCountersQuery {
+	return &VoteCountersQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeVoteCounters},
+		inters: c.Interceptors(),
+	}
+}
+
+// Interceptors returns the client interceptors.
+func (c *VoteCountersClient) Interceptors() []Interceptor {
+	return c.inters.VoteCounters
 }
 
 // AttachmentClient is a client for the Attachment schema.
@@ -3822,20 +3866,153 @@ func (c *UserClient) mutate(ctx context.Context, m *UserMutation) (Value, error)
 	}
 }
 
+// VoteClient is a client for the Vote schema.
+type VoteClient struct {
+	config
+}
+
+// NewVoteClient returns a client for the Vote from the given config.
+func NewVoteClient(c config) *VoteClient {
+	return &VoteClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `vote.Hooks(f(g(h())))`.
+func (c *VoteClient) Use(hooks ...Hook) {
+	c.hooks.Vote = append(c.hooks.Vote, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `vote.Intercept(f(g(h())))`.
+func (c *VoteClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Vote = append(c.inters.Vote, interceptors...)
+}
+
+// Create returns a builder for creating a Vote entity.
+func (c *VoteClient) Create() *VoteCreate {
+	mutation := newVoteMutation(c.config, OpCreate)
+	return &VoteCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Vote entities.
+func (c *VoteClient) CreateBulk(builders ...*VoteCreate) *VoteCreateBulk {
+	return &VoteCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *VoteClient) MapCreateBulk(slice any, setFunc func(*VoteCreate, int)) *VoteCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &VoteCreateBulk{err: fmt.Errorf("calling to VoteClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*VoteCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &VoteCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Vote.
+func (c *VoteClient) Update() *VoteUpdate {
+	mutation := newVoteMutation(c.config, OpUpdate)
+	return &VoteUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *VoteClient) UpdateOne(_m *Vote) *VoteUpdateOne {
+	mutation := newVoteMutation(c.config, OpUpdateOne, withVote(_m))
+	return &VoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *VoteClient) UpdateOneID(id int) *VoteUpdateOne {
+	mutation := newVoteMutation(c.config, OpUpdateOne, withVoteID(id))
+	return &VoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Vote.
+func (c *VoteClient) Delete() *VoteDelete {
+	mutation := newVoteMutation(c.config, OpDelete)
+	return &VoteDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *VoteClient) DeleteOne(_m *Vote) *VoteDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *VoteClient) DeleteOneID(id int) *VoteDeleteOne {
+	builder := c.Delete().Where(vote.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &VoteDeleteOne{builder}
+}
+
+// Query returns a query builder for Vote.
+func (c *VoteClient) Query() *VoteQuery {
+	return &VoteQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeVote},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Vote entity by its id.
+func (c *VoteClient) Get(ctx context.Context, id int) (*Vote, error) {
+	return c.Query().Where(vote.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *VoteClient) GetX(ctx context.Context, id int) *Vote {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *VoteClient) Hooks() []Hook {
+	return c.hooks.Vote
+}
+
+// Interceptors returns the client interceptors.
+func (c *VoteClient) Interceptors() []Interceptor {
+	return c.inters.Vote
+}
+
+func (c *VoteClient) mutate(ctx context.Context, m *VoteMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&VoteCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&VoteUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&VoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&VoteDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Vote mutation op: %q", m.Op())
+	}
+}
+
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
 		Attachment, Badge, Blob, Card, Device, Folder, Membership, Memo, Node, Project,
-		Route, Stop, Task, Team, Tenant, Token, User []ent.Hook
+		Route, Stop, Task, Team, Tenant, Token, User, Vote []ent.Hook
 	}
 	inters struct {
 		AttachmentCounters, UploadCounters, BadgeCounters, BlobCounters, CardCounters,
 		CardColorCounters, DeviceCounters, FolderCounters, MemberCounters,
 		MemoCounters, ChildCounters, KindCounters, StopCounters, TaskTierCounters,
 		TaskCounters, OwnerCounters, ReviewCounters, TokenCounters, TokenNameCounters,
-		MarriageCounters, TenantUserCounters, Attachment, Badge, Blob, Card, Device,
-		Folder, Membership, Memo, Node, Project, Route, Stop, Task, Team, Tenant,
-		Token, User []ent.Interceptor
+		MarriageCounters, TenantUserCounters, VoteCounters, Attachment, Badge, Blob,
+		Card, Device, Folder, Membership, Memo, Node, Project, Route, Stop, Task, Team,
+		Tenant, Token, User, Vote []ent.Interceptor
 	}
 )
 

@@ -50,6 +50,8 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/tokennamecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/uploadcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
+	"github.com/entcounter/entcounter/internal/integration/ent/votecounters"
 )
 
 // ent aliases to avoid import conflicts in user's code.
@@ -131,6 +133,7 @@ func checkColumn(t, c string) error {
 			tokennamecounters.Table:  tokennamecounters.ValidColumn,
 			marriagecounters.Table:   marriagecounters.ValidColumn,
 			tenantusercounters.Table: tenantusercounters.ValidColumn,
+			votecounters.Table:       votecounters.ValidColumn,
 			attachment.Table:         attachment.ValidColumn,
 			badge.Table:              badge.ValidColumn,
 			blob.Table:               blob.ValidColumn,
@@ -148,6 +151,7 @@ func checkColumn(t, c string) error {
 			tenant.Table:             tenant.ValidColumn,
 			token.Table:              token.ValidColumn,
 			user.Table:               user.ValidColumn,
+			vote.Table:               vote.ValidColumn,
 		})
 	})
 	return columnCheck(t, c)

@@ -32,6 +32,7 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/tokencounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/tokennamecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/uploadcounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/votecounters"
 )
 
 // Counters returns all counters, for an [entcounter.Worker].
@@ -4389,6 +4390,206 @@ func tenantUserCountersScopeValues(scope tenantusercounters.Scope) ([]any, error
 	var values []any
 	if scope.TenantID != nil {
 		values = append(values, *scope.TenantID)
+	}
+	return values, nil
+}
+
+func (c *VoteCountersClient) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Vote")
+}
+
+// handle returns the counter bound to the driver of the client.
+func (c *VoteCountersClient) handle() *entcounter.Handle {
+	return entcounter.New(c.definition(), c.driver)
+}
+
+// Read returns the counts of one key, in one statement. A key without rows reads
+// as zero.
+func (c *VoteCountersClient) Read(ctx context.Context, key votecounters.Key) (*VoteCounters, error) {
+	rows, err := c.ReadMany(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
+// ReadMany returns the counts of each of the keys, in their order and in one
+// statement. A key without rows reads as zero. Databases limit the arguments of a
+// statement, and each field of a key is about three: read keys by the thousand.
+func (c *VoteCountersClient) ReadMany(ctx context.Context, keys ...votecounters.Key) ([]*VoteCounters, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	values := make([][]any, len(keys))
+	for i, key := range keys {
+		values[i] = voteCountersKeyValues(key)
+	}
+	lookup, err := c.definition().Lookup(values)
+	if err != nil {
+		return nil, err
+	}
+	query := c.Query().Where(lookup.Predicate)
+	query.lookup = lookup
+	rows, err := query.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*VoteCounters, len(keys))
+	for _, row := range rows {
+		positions, err := lookup.Positions(voteCountersKeyValues(voteCountersKey(row)), row.selectValues.Get)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range positions {
+			found[i] = row
+		}
+	}
+	for i, key := range keys {
+		if found[i] == nil {
+			found[i] = &VoteCounters{
+				config: c.config,
+				Topic:  key.Topic,
+			}
+		}
+	}
+	return found, nil
+}
+
+// Total returns the sums of the measures over a scope, in one statement. A sum
+// beyond BIGINT is [entcounter.ErrOverflow].
+func (c *VoteCountersClient) Total(ctx context.Context, scope votecounters.Scope) (votecounters.Totals, error) {
+	prefix, err := voteCountersScopeValues(scope)
+	if err != nil {
+		return votecounters.Totals{}, err
+	}
+	query := c.Query()
+	if len(prefix) > 0 {
+		query.Where(c.definition().Prefix(prefix))
+	}
+	var sums []struct {
+		Count     entcounter.Amount `sql:"count"`
+		UpdatedAt entcounter.Time   `sql:"updated_at"`
+		Pending   entcounter.Amount `sql:"pending"`
+	}
+	err = query.Aggregate(
+		As(Sum(votecounters.FieldCount), votecounters.FieldCount),
+		As(Max(votecounters.FieldUpdatedAt), votecounters.FieldUpdatedAt),
+		As(Sum(votecounters.FieldPending), votecounters.FieldPending),
+	).Scan(ctx, &sums)
+	if err != nil {
+		return votecounters.Totals{}, c.definition().TotalError(err)
+	}
+	var totals votecounters.Totals
+	for _, s := range sums { // one row
+		totals = votecounters.Totals{
+			Measures:  votecounters.Measures{Count: int64(s.Count)},
+			UpdatedAt: time.Time(s.UpdatedAt),
+			Pending:   int64(s.Pending),
+		}
+	}
+	return totals, nil
+}
+
+// Fold moves committed journal rows into the counter rows. No count changes by
+// it, and no writer waits for it. It cannot run inside a transaction. A worker
+// calls it: see [entcounter.NewWorker]. For isolation, locks and errors, see
+// [entcounter.Handle.Fold].
+func (c *VoteCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
+	return c.handle().Fold(ctx, opts...)
+}
+
+// Rebuild recounts a scope from the Vote rows and journals the corrections.
+// Writers and folds go on meanwhile. It cannot run inside a transaction. For
+// isolation, locks and errors, see [entcounter.Handle.Rebuild].
+func (c *VoteCountersClient) Rebuild(ctx context.Context, scope votecounters.Scope) (entcounter.Rebuilt, error) {
+	prefix, err := voteCountersScopeValues(scope)
+	if err != nil {
+		return entcounter.Rebuilt{}, err
+	}
+	return c.handle().Rebuild(ctx, prefix)
+}
+
+// Verify recounts a scope from the Vote rows and reports each key whose
+// counter differs. It writes nothing. An error ends the sequence. See
+// [entcounter.Handle.Verify].
+func (c *VoteCountersClient) Verify(ctx context.Context, scope votecounters.Scope) iter.Seq2[votecounters.Drift, error] {
+	return func(yield func(votecounters.Drift, error) bool) {
+		prefix, err := voteCountersScopeValues(scope)
+		if err != nil {
+			yield(votecounters.Drift{}, err)
+			return
+		}
+		stopped := errors.New("stopped")
+		err = c.handle().Verify(ctx, prefix, func(scan func(...any) error) error {
+			var d votecounters.Drift
+			err := scan(
+				&d.Key.Topic,
+				&d.Stored.Count,
+				&d.Actual.Count,
+			)
+			if err != nil {
+				return err
+			}
+			if !yield(d, nil) {
+				return stopped
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, stopped) {
+			yield(votecounters.Drift{}, err)
+		}
+	}
+}
+
+// DeleteScope deletes the counter and journal rows of a scope. The counted rows
+// are the caller's to delete, and nothing may write to them any more. An empty
+// scope is refused with [entcounter.ErrEmptyScope]. For isolation, locks and
+// errors, see [entcounter.Handle.DeleteScope].
+func (c *VoteCountersClient) DeleteScope(ctx context.Context, scope votecounters.Scope) error {
+	prefix, err := voteCountersScopeValues(scope)
+	if err != nil {
+		return err
+	}
+	return c.handle().DeleteScope(ctx, prefix)
+}
+
+// Journal adds deltas for Vote rows that the transaction changes without ent, by
+// SQL of your own. Derive them from the rows as the transaction found them under
+// its locks. Outside of a transaction it returns [entcounter.ErrNoTransaction].
+func (c *VoteCountersClient) Journal(ctx context.Context, deltas ...votecounters.Delta) error {
+	journal := make([]entcounter.Delta, len(deltas))
+	for i, d := range deltas {
+		journal[i] = entcounter.Delta{
+			Key:      voteCountersKeyValues(d.Key),
+			Measures: []int64{d.Measures.Count},
+		}
+	}
+	return c.handle().Journal(ctx, journal...)
+}
+
+// Backlog tells how much of the journal is not folded yet.
+func (c *VoteCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
+	return c.handle().Backlog(ctx)
+}
+
+// voteCountersKey returns the key of a row.
+func voteCountersKey(row *VoteCounters) votecounters.Key {
+	return votecounters.Key{
+		Topic: row.Topic,
+	}
+}
+
+// voteCountersKeyValues returns the values of a key in the order of its columns.
+func voteCountersKeyValues(key votecounters.Key) []any {
+	return []any{key.Topic}
+}
+
+// voteCountersScopeValues returns the values of a scope in the order of the key
+// columns.
+func voteCountersScopeValues(scope votecounters.Scope) ([]any, error) {
+	var values []any
+	if scope.Topic != nil {
+		values = append(values, *scope.Topic)
 	}
 	return values, nil
 }

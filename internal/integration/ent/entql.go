@@ -42,6 +42,8 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/tokennamecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/uploadcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
+	"github.com/entcounter/entcounter/internal/integration/ent/votecounters"
 
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
@@ -51,7 +53,7 @@ import (
 
 // schemaGraph holds a representation of ent/schema at runtime.
 var schemaGraph = func() *sqlgraph.Schema {
-	graph := &sqlgraph.Schema{Nodes: make([]*sqlgraph.Node, 38)}
+	graph := &sqlgraph.Schema{Nodes: make([]*sqlgraph.Node, 40)}
 	graph.Nodes[0] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       attachmentcounters.Table,
@@ -372,6 +374,20 @@ var schemaGraph = func() *sqlgraph.Schema {
 	}
 	graph.Nodes[21] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
+			Table:       votecounters.Table,
+			Columns:     votecounters.Columns,
+			CompositeID: []*sqlgraph.FieldSpec{},
+		},
+		Type: "VoteCounters",
+		Fields: map[string]*sqlgraph.FieldSpec{
+			votecounters.FieldTopic:     {Type: field.TypeString, Column: votecounters.FieldTopic},
+			votecounters.FieldCount:     {Type: field.TypeInt64, Column: votecounters.FieldCount},
+			votecounters.FieldUpdatedAt: {Type: field.TypeTime, Column: votecounters.FieldUpdatedAt},
+			votecounters.FieldPending:   {Type: field.TypeInt64, Column: votecounters.FieldPending},
+		},
+	}
+	graph.Nodes[22] = &sqlgraph.Node{
+		NodeSpec: sqlgraph.NodeSpec{
 			Table:   attachment.Table,
 			Columns: attachment.Columns,
 			ID: &sqlgraph.FieldSpec{
@@ -389,7 +405,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			attachment.FieldUploaderID: {Type: field.TypeInt, Column: attachment.FieldUploaderID},
 		},
 	}
-	graph.Nodes[22] = &sqlgraph.Node{
+	graph.Nodes[23] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   badge.Table,
 			Columns: badge.Columns,
@@ -405,7 +421,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			badge.FieldWeight: {Type: field.TypeInt, Column: badge.FieldWeight},
 		},
 	}
-	graph.Nodes[23] = &sqlgraph.Node{
+	graph.Nodes[24] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   blob.Table,
 			Columns: blob.Columns,
@@ -420,7 +436,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			blob.FieldSize:   {Type: field.TypeInt64, Column: blob.FieldSize},
 		},
 	}
-	graph.Nodes[24] = &sqlgraph.Node{
+	graph.Nodes[25] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   card.Table,
 			Columns: card.Columns,
@@ -435,7 +451,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			card.FieldOwnerID: {Type: field.TypeInt, Column: card.FieldOwnerID},
 		},
 	}
-	graph.Nodes[25] = &sqlgraph.Node{
+	graph.Nodes[26] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   device.Table,
 			Columns: device.Columns,
@@ -451,7 +467,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			device.FieldSerial: {Type: field.TypeString, Column: device.FieldSerial},
 		},
 	}
-	graph.Nodes[26] = &sqlgraph.Node{
+	graph.Nodes[27] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   folder.Table,
 			Columns: folder.Columns,
@@ -467,7 +483,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			folder.FieldQuota:    {Type: field.TypeInt64, Column: folder.FieldQuota},
 		},
 	}
-	graph.Nodes[27] = &sqlgraph.Node{
+	graph.Nodes[28] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   membership.Table,
 			Columns: membership.Columns,
@@ -490,7 +506,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			membership.FieldScore:  {Type: field.TypeInt, Column: membership.FieldScore},
 		},
 	}
-	graph.Nodes[28] = &sqlgraph.Node{
+	graph.Nodes[29] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   memo.Table,
 			Columns: memo.Columns,
@@ -507,7 +523,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			memo.FieldSize:       {Type: field.TypeInt64, Column: memo.FieldSize},
 		},
 	}
-	graph.Nodes[29] = &sqlgraph.Node{
+	graph.Nodes[30] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   node.Table,
 			Columns: node.Columns,
@@ -523,7 +539,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			node.FieldSize:     {Type: field.TypeInt32, Column: node.FieldSize},
 		},
 	}
-	graph.Nodes[30] = &sqlgraph.Node{
+	graph.Nodes[31] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   project.Table,
 			Columns: project.Columns,
@@ -538,7 +554,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			project.FieldTitle:    {Type: field.TypeString, Column: project.FieldTitle},
 		},
 	}
-	graph.Nodes[31] = &sqlgraph.Node{
+	graph.Nodes[32] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   route.Table,
 			Columns: route.Columns,
@@ -552,7 +568,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			route.FieldName: {Type: field.TypeString, Column: route.FieldName},
 		},
 	}
-	graph.Nodes[32] = &sqlgraph.Node{
+	graph.Nodes[33] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   stop.Table,
 			Columns: stop.Columns,
@@ -568,7 +584,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			stop.FieldLength:  {Type: field.TypeInt, Column: stop.FieldLength},
 		},
 	}
-	graph.Nodes[33] = &sqlgraph.Node{
+	graph.Nodes[34] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   task.Table,
 			Columns: task.Columns,
@@ -593,7 +609,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			task.FieldLabels:     {Type: field.TypeJSON, Column: task.FieldLabels},
 		},
 	}
-	graph.Nodes[34] = &sqlgraph.Node{
+	graph.Nodes[35] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   team.Table,
 			Columns: team.Columns,
@@ -607,7 +623,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			team.FieldName: {Type: field.TypeString, Column: team.FieldName},
 		},
 	}
-	graph.Nodes[35] = &sqlgraph.Node{
+	graph.Nodes[36] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   tenant.Table,
 			Columns: tenant.Columns,
@@ -621,7 +637,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			tenant.FieldName: {Type: field.TypeString, Column: tenant.FieldName},
 		},
 	}
-	graph.Nodes[36] = &sqlgraph.Node{
+	graph.Nodes[37] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   token.Table,
 			Columns: token.Columns,
@@ -638,7 +654,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			token.FieldUses:   {Type: field.TypeInt64, Column: token.FieldUses},
 		},
 	}
-	graph.Nodes[37] = &sqlgraph.Node{
+	graph.Nodes[38] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   user.Table,
 			Columns: user.Columns,
@@ -653,6 +669,20 @@ var schemaGraph = func() *sqlgraph.Schema {
 			user.FieldAge:      {Type: field.TypeInt16, Column: user.FieldAge},
 			user.FieldSpouseID: {Type: field.TypeInt, Column: user.FieldSpouseID},
 			user.FieldTenantID: {Type: field.TypeString, Column: user.FieldTenantID},
+		},
+	}
+	graph.Nodes[39] = &sqlgraph.Node{
+		NodeSpec: sqlgraph.NodeSpec{
+			Table:   vote.Table,
+			Columns: vote.Columns,
+			ID: &sqlgraph.FieldSpec{
+				Type:   field.TypeInt,
+				Column: vote.FieldID,
+			},
+		},
+		Type: "Vote",
+		Fields: map[string]*sqlgraph.FieldSpec{
+			vote.FieldTopic: {Type: field.TypeString, Column: vote.FieldTopic},
 		},
 	}
 	graph.MustAddE(
@@ -2126,6 +2156,51 @@ func (f *TenantUserCountersFilter) WherePending(p entql.Int64P) {
 }
 
 // addPredicate implements the predicateAdder interface.
+func (_q *VoteCountersQuery) addPredicate(pred func(s *sql.Selector)) {
+	_q.predicates = append(_q.predicates, pred)
+}
+
+// Filter returns a Filter implementation to apply filters on the VoteCountersQuery builder.
+func (_q *VoteCountersQuery) Filter() *VoteCountersFilter {
+	return &VoteCountersFilter{config: _q.config, predicateAdder: _q}
+}
+
+// VoteCountersFilter provides a generic filtering capability at runtime for VoteCountersQuery.
+type VoteCountersFilter struct {
+	predicateAdder
+	config
+}
+
+// Where applies the entql predicate on the query filter.
+func (f *VoteCountersFilter) Where(p entql.P) {
+	f.addPredicate(func(s *sql.Selector) {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[21].Type, p, s); err != nil {
+			s.AddError(err)
+		}
+	})
+}
+
+// WhereTopic applies the entql string predicate on the topic field.
+func (f *VoteCountersFilter) WhereTopic(p entql.StringP) {
+	f.Where(p.Field(votecounters.FieldTopic))
+}
+
+// WhereCount applies the entql int64 predicate on the count field.
+func (f *VoteCountersFilter) WhereCount(p entql.Int64P) {
+	f.Where(p.Field(votecounters.FieldCount))
+}
+
+// WhereUpdatedAt applies the entql time.Time predicate on the updated_at field.
+func (f *VoteCountersFilter) WhereUpdatedAt(p entql.TimeP) {
+	f.Where(p.Field(votecounters.FieldUpdatedAt))
+}
+
+// WherePending applies the entql int64 predicate on the pending field.
+func (f *VoteCountersFilter) WherePending(p entql.Int64P) {
+	f.Where(p.Field(votecounters.FieldPending))
+}
+
+// addPredicate implements the predicateAdder interface.
 func (_q *AttachmentQuery) addPredicate(pred func(s *sql.Selector)) {
 	_q.predicates = append(_q.predicates, pred)
 }
@@ -2154,7 +2229,7 @@ type AttachmentFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *AttachmentFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[21].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[22].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2252,7 +2327,7 @@ type BadgeFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *BadgeFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[22].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[23].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2307,7 +2382,7 @@ type BlobFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *BlobFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[23].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[24].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2357,7 +2432,7 @@ type CardFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *CardFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[24].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[25].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2421,7 +2496,7 @@ type DeviceFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *DeviceFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[25].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[26].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2476,7 +2551,7 @@ type FolderFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *FolderFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[26].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[27].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2559,7 +2634,7 @@ type MembershipFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *MembershipFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[27].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[28].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2642,7 +2717,7 @@ type MemoFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *MemoFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[28].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[29].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2702,7 +2777,7 @@ type NodeFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *NodeFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[29].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[30].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2785,7 +2860,7 @@ type ProjectFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *ProjectFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[30].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[31].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2863,7 +2938,7 @@ type RouteFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *RouteFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[31].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[32].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2922,7 +2997,7 @@ type StopFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *StopFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[32].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[33].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -3019,7 +3094,7 @@ type TaskFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TaskFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[33].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[34].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -3203,7 +3278,7 @@ type TeamFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TeamFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[34].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[35].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -3276,7 +3351,7 @@ type TenantFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TenantFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[35].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[36].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -3349,7 +3424,7 @@ type TokenFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TokenFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[36].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[37].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -3409,7 +3484,7 @@ type UserFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *UserFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[37].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[38].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -3550,4 +3625,49 @@ func (f *UserFilter) WhereHasMembershipsWith(preds ...predicate.Membership) {
 			p(s)
 		}
 	})))
+}
+
+// addPredicate implements the predicateAdder interface.
+func (_q *VoteQuery) addPredicate(pred func(s *sql.Selector)) {
+	_q.predicates = append(_q.predicates, pred)
+}
+
+// Filter returns a Filter implementation to apply filters on the VoteQuery builder.
+func (_q *VoteQuery) Filter() *VoteFilter {
+	return &VoteFilter{config: _q.config, predicateAdder: _q}
+}
+
+// addPredicate implements the predicateAdder interface.
+func (m *VoteMutation) addPredicate(pred func(s *sql.Selector)) {
+	m.predicates = append(m.predicates, pred)
+}
+
+// Filter returns an entql.Where implementation to apply filters on the VoteMutation builder.
+func (m *VoteMutation) Filter() *VoteFilter {
+	return &VoteFilter{config: m.config, predicateAdder: m}
+}
+
+// VoteFilter provides a generic filtering capability at runtime for VoteQuery.
+type VoteFilter struct {
+	predicateAdder
+	config
+}
+
+// Where applies the entql predicate on the query filter.
+func (f *VoteFilter) Where(p entql.P) {
+	f.addPredicate(func(s *sql.Selector) {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[39].Type, p, s); err != nil {
+			s.AddError(err)
+		}
+	})
+}
+
+// WhereID applies the entql int predicate on the id field.
+func (f *VoteFilter) WhereID(p entql.IntP) {
+	f.Where(p.Field(vote.FieldID))
+}
+
+// WhereTopic applies the entql string predicate on the topic field.
+func (f *VoteFilter) WhereTopic(p entql.StringP) {
+	f.Where(p.Field(vote.FieldTopic))
 }

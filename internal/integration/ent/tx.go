@@ -56,6 +56,8 @@ type Tx struct {
 	MarriageCounters *MarriageCountersClient
 	// TenantUserCounters is the client for interacting with the TenantUserCounters builders.
 	TenantUserCounters *TenantUserCountersClient
+	// VoteCounters is the client for interacting with the VoteCounters builders.
+	VoteCounters *VoteCountersClient
 	// Attachment is the client for interacting with the Attachment builders.
 	Attachment *AttachmentClient
 	// Badge is the client for interacting with the Badge builders.
@@ -90,6 +92,8 @@ type Tx struct {
 	Token *TokenClient
 	// User is the client for interacting with the User builders.
 	User *UserClient
+	// Vote is the client for interacting with the Vote builders.
+	Vote *VoteClient
 
 	// lazily loaded.
 	client     *Client
@@ -242,6 +246,7 @@ func (tx *Tx) init() {
 	tx.TokenNameCounters = NewTokenNameCountersClient(tx.config)
 	tx.MarriageCounters = NewMarriageCountersClient(tx.config)
 	tx.TenantUserCounters = NewTenantUserCountersClient(tx.config)
+	tx.VoteCounters = NewVoteCountersClient(tx.config)
 	tx.Attachment = NewAttachmentClient(tx.config)
 	tx.Badge = NewBadgeClient(tx.config)
 	tx.Blob = NewBlobClient(tx.config)
@@ -259,6 +264,7 @@ func (tx *Tx) init() {
 	tx.Tenant = NewTenantClient(tx.config)
 	tx.Token = NewTokenClient(tx.config)
 	tx.User = NewUserClient(tx.config)
+	tx.Vote = NewVoteClient(tx.config)
 }
 
 // txDriver wraps the given dialect.Tx with a nop dialect.Driver implementation.

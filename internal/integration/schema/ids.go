@@ -101,3 +101,16 @@ func (Badge) Fields() []ent.Field {
 		})),
 	}
 }
+
+// Vote is counted, and nothing of it summed.
+type Vote struct{ ent.Schema }
+
+// Annotations of the Vote.
+func (Vote) Annotations() []schema.Annotation {
+	return []schema.Annotation{entcounter.Counter("Vote", entcounter.Key("topic"), entcounter.Count("count"))}
+}
+
+// Fields of the Vote.
+func (Vote) Fields() []ent.Field {
+	return []ent.Field{field.String("topic").MaxLen(40)}
+}

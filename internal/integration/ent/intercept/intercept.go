@@ -47,6 +47,8 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/tokennamecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/uploadcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
+	"github.com/entcounter/entcounter/internal/integration/ent/votecounters"
 )
 
 // The Query interface represents an operation that queries a graph.
@@ -672,6 +674,33 @@ func (f TraverseTenantUserCounters) Traverse(ctx context.Context, q ent.Query) e
 	return fmt.Errorf("unexpected query type %T. expect *ent.TenantUserCountersQuery", q)
 }
 
+// The VoteCountersFunc type is an adapter to allow the use of ordinary function as a Querier.
+type VoteCountersFunc func(context.Context, *ent.VoteCountersQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f VoteCountersFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.VoteCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.VoteCountersQuery", q)
+}
+
+// The TraverseVoteCounters type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseVoteCounters func(context.Context, *ent.VoteCountersQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseVoteCounters) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseVoteCounters) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.VoteCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.VoteCountersQuery", q)
+}
+
 // The AttachmentFunc type is an adapter to allow the use of ordinary function as a Querier.
 type AttachmentFunc func(context.Context, *ent.AttachmentQuery) (ent.Value, error)
 
@@ -1131,6 +1160,33 @@ func (f TraverseUser) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.UserQuery", q)
 }
 
+// The VoteFunc type is an adapter to allow the use of ordinary function as a Querier.
+type VoteFunc func(context.Context, *ent.VoteQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f VoteFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.VoteQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.VoteQuery", q)
+}
+
+// The TraverseVote type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseVote func(context.Context, *ent.VoteQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseVote) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseVote) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.VoteQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.VoteQuery", q)
+}
+
 // NewQuery returns the generic Query interface for the given typed query.
 func NewQuery(q ent.Query) (Query, error) {
 	switch q := q.(type) {
@@ -1176,6 +1232,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.MarriageCountersQuery, predicate.MarriageCounters, marriagecounters.OrderOption]{typ: ent.TypeMarriageCounters, tq: q}, nil
 	case *ent.TenantUserCountersQuery:
 		return &query[*ent.TenantUserCountersQuery, predicate.TenantUserCounters, tenantusercounters.OrderOption]{typ: ent.TypeTenantUserCounters, tq: q}, nil
+	case *ent.VoteCountersQuery:
+		return &query[*ent.VoteCountersQuery, predicate.VoteCounters, votecounters.OrderOption]{typ: ent.TypeVoteCounters, tq: q}, nil
 	case *ent.AttachmentQuery:
 		return &query[*ent.AttachmentQuery, predicate.Attachment, attachment.OrderOption]{typ: ent.TypeAttachment, tq: q}, nil
 	case *ent.BadgeQuery:
@@ -1210,6 +1268,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.TokenQuery, predicate.Token, token.OrderOption]{typ: ent.TypeToken, tq: q}, nil
 	case *ent.UserQuery:
 		return &query[*ent.UserQuery, predicate.User, user.OrderOption]{typ: ent.TypeUser, tq: q}, nil
+	case *ent.VoteQuery:
+		return &query[*ent.VoteQuery, predicate.Vote, vote.OrderOption]{typ: ent.TypeVote, tq: q}, nil
 	default:
 		return nil, fmt.Errorf("unknown query type %T", q)
 	}

@@ -759,6 +759,39 @@ var (
 			},
 		},
 	}
+	// VoteCountersColumns holds the columns for the "vote_counters" table.
+	VoteCountersColumns = []*schema.Column{
+		{Name: "topic", Type: field.TypeString, Size: 40},
+		{Name: "count", Type: field.TypeInt64},
+		{Name: "updated_at", Type: field.TypeTime, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz(6)", "sqlite3": "datetime"}},
+	}
+	// VoteCountersTable holds the schema information for the "vote_counters" table.
+	// The folded rows of the Vote counter.
+	VoteCountersTable = &schema.Table{
+		Name:       "vote_counters",
+		Columns:    VoteCountersColumns,
+		PrimaryKey: []*schema.Column{VoteCountersColumns[0]},
+	}
+	// VoteCounterJournalColumns holds the columns for the "vote_counter_journal" table.
+	VoteCounterJournalColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "topic", Type: field.TypeString, Size: 40},
+		{Name: "count_delta", Type: field.TypeInt64},
+		{Name: "inserted_at", Type: field.TypeTime, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz(6)", "sqlite3": "datetime"}},
+	}
+	// VoteCounterJournalTable holds the schema information for the "vote_counter_journal" table.
+	// The deltas of the Vote counter that are not folded yet.
+	VoteCounterJournalTable = &schema.Table{
+		Name:       "vote_counter_journal",
+		Columns:    VoteCounterJournalColumns,
+		PrimaryKey: []*schema.Column{VoteCounterJournalColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "vote_counter_journal_by_key",
+				Columns: []*schema.Column{VoteCounterJournalColumns[1]},
+			},
+		},
+	}
 	// CounterLocksColumns holds the columns for the "counter_locks" table.
 	CounterLocksColumns = []*schema.Column{
 		{Name: "counter_name", Type: field.TypeString, Size: 64},
@@ -818,6 +851,8 @@ func init() {
 		MarriageCounterJournalTable,
 		TenantUserCountersTable,
 		TenantUserCounterJournalTable,
+		VoteCountersTable,
+		VoteCounterJournalTable,
 		CounterLocksTable,
 	)
 }

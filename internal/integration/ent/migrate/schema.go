@@ -358,6 +358,17 @@ var (
 			},
 		},
 	}
+	// VotesColumns holds the columns for the "votes" table.
+	VotesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt, Increment: true},
+		{Name: "topic", Type: field.TypeString, Size: 40},
+	}
+	// VotesTable holds the schema information for the "votes" table.
+	VotesTable = &schema.Table{
+		Name:       "votes",
+		Columns:    VotesColumns,
+		PrimaryKey: []*schema.Column{VotesColumns[0]},
+	}
 	// TaskBlocksColumns holds the columns for the "task_blocks" table.
 	TaskBlocksColumns = []*schema.Column{
 		{Name: "task_id", Type: field.TypeInt},
@@ -402,6 +413,7 @@ var (
 		TenantsTable,
 		TokensTable,
 		UsersTable,
+		VotesTable,
 		TaskBlocksTable,
 	}
 )

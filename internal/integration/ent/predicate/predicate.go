@@ -69,6 +69,9 @@ type MarriageCounters func(*sql.Selector)
 // TenantUserCounters is the predicate function for tenantusercounters builders.
 type TenantUserCounters func(*sql.Selector)
 
+// VoteCounters is the predicate function for votecounters builders.
+type VoteCounters func(*sql.Selector)
+
 // Attachment is the predicate function for attachment builders.
 type Attachment func(*sql.Selector)
 
@@ -119,3 +122,6 @@ type Token func(*sql.Selector)
 
 // User is the predicate function for user builders.
 type User func(*sql.Selector)
+
+// Vote is the predicate function for vote builders.
+type Vote func(*sql.Selector)

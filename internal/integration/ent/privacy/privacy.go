@@ -363,6 +363,18 @@ func (f TenantUserCountersQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Qu
 	return Denyf("ent/privacy: unexpected query type %T, expect *ent.TenantUserCountersQuery", q)
 }
 
+// The VoteCountersQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type VoteCountersQueryRuleFunc func(context.Context, *ent.VoteCountersQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f VoteCountersQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.VoteCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("ent/privacy: unexpected query type %T, expect *ent.VoteCountersQuery", q)
+}
+
 // The AttachmentQueryRuleFunc type is an adapter to allow the use of ordinary
 // functions as a query rule.
 type AttachmentQueryRuleFunc func(context.Context, *ent.AttachmentQuery) error
@@ -771,6 +783,30 @@ func (f UserMutationRuleFunc) EvalMutation(ctx context.Context, m ent.Mutation) 
 	return Denyf("ent/privacy: unexpected mutation type %T, expect *ent.UserMutation", m)
 }
 
+// The VoteQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type VoteQueryRuleFunc func(context.Context, *ent.VoteQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f VoteQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.VoteQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("ent/privacy: unexpected query type %T, expect *ent.VoteQuery", q)
+}
+
+// The VoteMutationRuleFunc type is an adapter to allow the use of ordinary
+// functions as a mutation rule.
+type VoteMutationRuleFunc func(context.Context, *ent.VoteMutation) error
+
+// EvalMutation calls f(ctx, m).
+func (f VoteMutationRuleFunc) EvalMutation(ctx context.Context, m ent.Mutation) error {
+	if m, ok := m.(*ent.VoteMutation); ok {
+		return f(ctx, m)
+	}
+	return Denyf("ent/privacy: unexpected mutation type %T, expect *ent.VoteMutation", m)
+}
+
 type (
 	// Filter is the interface that wraps the Where function
 	// for filtering nodes in queries and mutations.
@@ -848,6 +884,8 @@ func queryFilter(q ent.Query) (Filter, error) {
 		return q.Filter(), nil
 	case *ent.TenantUserCountersQuery:
 		return q.Filter(), nil
+	case *ent.VoteCountersQuery:
+		return q.Filter(), nil
 	case *ent.AttachmentQuery:
 		return q.Filter(), nil
 	case *ent.BadgeQuery:
@@ -881,6 +919,8 @@ func queryFilter(q ent.Query) (Filter, error) {
 	case *ent.TokenQuery:
 		return q.Filter(), nil
 	case *ent.UserQuery:
+		return q.Filter(), nil
+	case *ent.VoteQuery:
 		return q.Filter(), nil
 	default:
 		return nil, Denyf("ent/privacy: unexpected query type %T for query filter", q)
@@ -922,6 +962,8 @@ func mutationFilter(m ent.Mutation) (Filter, error) {
 	case *ent.TokenMutation:
 		return m.Filter(), nil
 	case *ent.UserMutation:
+		return m.Filter(), nil
+	case *ent.VoteMutation:
 		return m.Filter(), nil
 	default:
 		return nil, Denyf("ent/privacy: unexpected mutation type %T for mutation filter", m)

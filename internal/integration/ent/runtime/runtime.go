@@ -21,6 +21,7 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/tenant"
 	"github.com/entcounter/entcounter/internal/integration/ent/token"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
 	"github.com/entcounter/entcounter/internal/integration/schema"
 	"github.com/entcounter/entcounter/internal/integration/types"
 	"github.com/google/uuid"
@@ -209,6 +210,12 @@ func init() {
 	userDescTenantID := userFields[3].Descriptor()
 	// user.TenantIDValidator is a validator for the "tenant_id" field. It is called by the builders before save.
 	user.TenantIDValidator = userDescTenantID.Validators[0].(func(string) error)
+	voteFields := schema.Vote{}.Fields()
+	_ = voteFields
+	// voteDescTopic is the schema descriptor for topic field.
+	voteDescTopic := voteFields[0].Descriptor()
+	// vote.TopicValidator is a validator for the "topic" field. It is called by the builders before save.
+	vote.TopicValidator = voteDescTopic.Validators[0].(func(string) error)
 }
 
 const (

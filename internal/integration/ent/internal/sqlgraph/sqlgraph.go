@@ -625,6 +625,28 @@ var CounterSchema = &entcounter.Schema{
 				},
 			},
 		},
+		{
+			Name:    "Vote",
+			Table:   "vote_counters",
+			Journal: "vote_counter_journal",
+			Key: []entcounter.Column{
+				{Name: "topic", Type: field.TypeString, Faithful: true},
+			},
+			Measures: []entcounter.Measure{
+				{Name: "count", Delta: "count_delta"},
+			},
+			Sources: []*entcounter.Source{
+				{
+					Table: "votes",
+					Key: []entcounter.Column{
+						{Name: "topic", Type: field.TypeString, Faithful: true},
+					},
+					Measures: []entcounter.Column{
+						{}, // count: rows
+					},
+				},
+			},
+		},
 	},
 	Tables: map[string]*entcounter.Table{
 		"badges": {
@@ -829,6 +851,11 @@ var CounterSchema = &entcounter.Schema{
 					OnDelete:  entcounter.SetNull,
 				},
 			},
+		},
+		"votes": {
+			Name:     "votes",
+			ID:       []entcounter.Column{{Name: "id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+			Defaults: []string{"id"},
 		},
 	},
 }
