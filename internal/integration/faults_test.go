@@ -12,6 +12,7 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
 	"github.com/entcounter/entcounter/internal/integration/types"
+	"github.com/entcounter/entcounter/internal/testdb"
 )
 
 // scene is what a mutation of several statements works on.
@@ -69,8 +70,9 @@ var manyStatements = map[string]func(ctx context.Context, c *ent.Client, s scene
 func TestFaultsInManyStatements(t *testing.T) {
 	errFault := errors.New("injected fault")
 	kinds := map[string]tap.Fault{"refused": tap.Refuse(errFault), "lost after": tap.CutAfter}
-	with(t, func(ctx context.Context, w *world) {
-		scenes := 0
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		t.Parallel()
+		ctx, w, scenes := t.Context(), newWorld(t, db, nil), 0
 		stays, _ := w.project(ctx, "stays", 0)
 		run := func(mutation func(context.Context, *ent.Client, scene) error, inTx bool, at int, fault tap.Fault) (broken string, err error) {
 			s := w.scene(ctx, scenes)
