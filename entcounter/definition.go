@@ -132,6 +132,10 @@ type Table struct {
 	// Defaults names the columns for which the database supplies a value when an
 	// insert leaves them out.
 	Defaults []string
+	// DeleteTogether tells that rows of the table, or rows that go with them, can refer
+	// to each other by a foreign key without a delete action, so that several may go in
+	// one statement only.
+	DeleteTogether bool
 	// ReferencedBy lists the foreign keys that point at this table and whose
 	// delete action reaches a counted row, directly or further on.
 	ReferencedBy []ForeignKey

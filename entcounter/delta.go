@@ -55,6 +55,16 @@ func (c *changes) add(d *Definition, key []any, measures []int64, times int64) e
 	return nil
 }
 
+// addAll adds deltas of one counter.
+func (c *changes) addAll(d *Definition, deltas []Delta) error {
+	for _, delta := range deltas {
+		if err := c.add(d, delta.Key, delta.Measures, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // merge adds all of other's deltas.
 func (c *changes) merge(other *changes) error {
 	for d, deltas := range other.byCounter {

@@ -15,6 +15,9 @@ const (
 	mysqlGroupConflict = 3101
 )
 
+// postgresAborted is PostgreSQL's answer to every statement after one that failed.
+const postgresAborted = "25P02"
+
 // More primary result codes of SQLite.
 const (
 	sqliteNoMemory  = 7

@@ -1,6 +1,7 @@
 package entcounter
 
 import (
+	"cmp"
 	"context"
 	stdsql "database/sql"
 	"database/sql/driver"
@@ -526,21 +527,21 @@ func notKept(t *Table, missing, changed int) error {
 // whole, because a modifier decides which of its rows change, is not divided.
 func (m *mutation) inChunks(s selection, whole bool, each func([]row) error) error {
 	where, divisible := s.where, !whole && m.ownColumnsOnly(s.table.Name, s.where)
+	size := cmp.Or(s.chunk, lockChunk)
 	if divisible {
-		s.limit = lockChunk
+		s.limit = size
 	}
 	for {
 		var rows []row
 		if err := m.locked(s, func(r row) error { rows = append(rows, r); return nil }); err != nil {
 			return err
 		}
-		full := divisible && len(rows) == lockChunk
+		full := divisible && len(rows) == size
 		if full && !s.ordered {
 			// The set is large: start again in id order. Rows stay locked.
 			s.ordered = true
 			continue
 		}
-		size := lockChunk
 		if whole {
 			if size = maxParameters / len(s.table.ID); len(rows) > size {
 				return fmt.Errorf("entcounter: an update of %s with a modifier that filters or limits its rows matches %d rows, and %d are the most that can be counted: narrow it by Where", s.table.Name, len(rows), size)
@@ -692,7 +693,7 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 		if len(own) == 0 {
 			return &sqlgraph.NotFoundError{}
 		}
-		if exact.Edges, err = m.touchEdges(spec.Edges, own); err != nil {
+		if exact.Edges, err = m.touchEdges(t, u.set, spec.Edges, own); err != nil {
 			return err
 		}
 		if err := sqlgraph.UpdateNode(m.ctx, m.drv, &exact); err != nil {
@@ -743,7 +744,7 @@ func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec, u update) (affecte
 	}
 	exact := *spec
 	exact.Predicate = withIDs(t, own)
-	if exact.Edges, err = m.touchEdges(spec.Edges, own); err != nil {
+	if exact.Edges, err = m.touchEdges(t, u.set, spec.Edges, own); err != nil {
 		return 0, err
 	}
 	if _, err := sqlgraph.UpdateNodes(m.ctx, m.drv, &exact); err != nil {
@@ -782,7 +783,7 @@ func (m *mutation) addTargets(edges []*sqlgraph.EdgeSpec, change func() error) e
 // touchEdges touches the rows whose foreign keys an update of the given owners
 // changes, and narrows the mutation to exactly these. The owners are locked: no
 // other row can come to refer to them meanwhile.
-func (m *mutation) touchEdges(edges sqlgraph.EdgeMut, owners [][]any) (sqlgraph.EdgeMut, error) {
+func (m *mutation) touchEdges(t *Table, set updateSet, edges sqlgraph.EdgeMut, owners [][]any) (sqlgraph.EdgeMut, error) {
 	var exact sqlgraph.EdgeMut
 	for _, e := range edges.Clear {
 		if !m.schema.countedEdge(e) {
@@ -796,7 +797,7 @@ func (m *mutation) touchEdges(edges sqlgraph.EdgeMut, owners [][]any) (sqlgraph.
 			exact.Clear = append(exact.Clear, e)
 			continue
 		}
-		narrowed, err := m.touchCleared(e, owners)
+		narrowed, err := m.touchCleared(e, owners, e.Table == t.Name && set.changes(e.Columns[0]))
 		if err != nil {
 			return exact, err
 		}
@@ -911,8 +912,9 @@ func (m *mutation) touchTargets(e *sqlgraph.EdgeSpec) error {
 
 // touchCleared touches the rows that an edge is removed from, and returns edges
 // that name exactly these. An edge that is also the mutated row's own column is
-// kept whole: that row is locked already.
-func (m *mutation) touchCleared(e *sqlgraph.EdgeSpec, owners [][]any) ([]*sqlgraph.EdgeSpec, error) {
+// kept whole: that row is locked already. So are the owners, which the update itself
+// may first make some of these rows (joining).
+func (m *mutation) touchCleared(e *sqlgraph.EdgeSpec, owners [][]any, joining bool) ([]*sqlgraph.EdgeSpec, error) {
 	t, err := m.table(e.Table)
 	if err != nil {
 		return nil, err
@@ -924,14 +926,21 @@ func (m *mutation) touchCleared(e *sqlgraph.EdgeSpec, owners [][]any) ([]*sqlgra
 		edges = append(edges, &own)
 	}
 	for chunk := range slices.Chunk(owners, lockChunk) {
-		found, err := m.touch(t, e.Schema, func(s *sql.Selector) {
-			s.Where(sql.In(s.C(e.Columns[0]), firstOf(chunk)...))
+		targets := func(s *sql.Selector) {
 			if len(e.Target.Nodes) > 0 {
 				s.Where(sql.InValues(s.C(e.Target.IDSpec.Column), e.Target.Nodes...))
 			}
-		}, forChange, stay, named(e.Columns[0]))
+		}
+		found, err := m.touch(t, e.Schema, all(func(s *sql.Selector) { s.Where(sql.In(s.C(e.Columns[0]), firstOf(chunk)...)) }, targets), forChange, stay, named(e.Columns[0]))
 		if err != nil {
 			return nil, err
+		}
+		if joining {
+			own, err := m.touch(t, e.Schema, all(withIDs(t, chunk), targets), forChange, stay, named(e.Columns[0]))
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, own...)
 		}
 		for ids := range slices.Chunk(found, lockChunk) {
 			narrowed, target := *e, *e.Target
@@ -961,13 +970,17 @@ func (m *mutation) delete(spec *sqlgraph.DeleteSpec, t *Table, counters []counte
 			return n, m.countRow(counters, row{values: pins}, -int64(n))
 		}
 	}
-	affected := 0
+	affected, chunk := 0, lockChunk
+	if t.DeleteTogether {
+		chunk = maxParameters / len(t.ID)
+	}
 	err := m.inChunks(selection{
 		table:   t,
 		schema:  spec.Node.Schema,
 		columns: columnsOf(counters),
 		where:   spec.Predicate,
 		lock:    forUpdate,
+		chunk:   chunk,
 	}, false, func(rows []row) error {
 		n, err := m.deleteRows(spec, t, rows, counters)
 		affected += n

@@ -105,6 +105,7 @@ type selection struct {
 	lock    lockStrength
 	limit   int
 	ordered bool // by id
+	chunk   int  // rows to hand on at a time, if not lockChunk
 }
 
 // locked reads rows and keeps them locked until the transaction ends: no other
@@ -233,7 +234,7 @@ func withIDs(t *Table, ids [][]any) func(*sql.Selector) {
 			}
 			preds[i] = sql.And(eq...)
 		}
-		s.Where(sql.Or(preds...))
+		s.Where(anyOf(preds))
 	}
 }
 

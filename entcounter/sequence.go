@@ -383,10 +383,6 @@ func (s *numbering) note(n *sqlgraph.CreateSpec, set columnSet) {
 	}
 }
 
-// postgresAborted is the state of a statement in a transaction that an error has
-// aborted.
-const postgresAborted = "25P02"
-
 // change runs a statement on the sequence's table. It goes past the wrapper of the
 // transaction, which counts changes that cannot be taken back one by one, and is
 // run also when the caller's context has ended meanwhile.

@@ -150,10 +150,8 @@ func (t *Tx) Rollback() error {
 // Add adds deltas to those that the transaction writes when it commits.
 func (t *Tx) Add(ctx context.Context, d *Definition, deltas []Delta) error {
 	var c changes
-	for _, delta := range deltas {
-		if err := c.add(d, delta.Key, delta.Measures, 1); err != nil {
-			return err
-		}
+	if err := c.addAll(d, deltas); err != nil {
+		return err
 	}
 	return t.merge(ctx, &c)
 }
@@ -193,6 +191,10 @@ func (t *Tx) Flush(ctx context.Context) error {
 			continue
 		}
 		if err := insertJournal(ctx, t.inner, t.dialect, d, deltas); err != nil {
+			if serverErrorOf(err).state == postgresAborted {
+				// It takes nothing but ROLLBACK TO a savepoint, which forgets the deltas.
+				return errors.Join(fmt.Errorf("%w: %w", ErrTransactionFailed, err), t.pending.addAll(d, deltas))
+			}
 			// The deltas are lost to this transaction, which must not commit without
 			// them.
 			t.failed = fmt.Errorf("%w: %w", ErrTransactionFailed, err)
@@ -334,6 +336,14 @@ func (t *Tx) affected() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.written
+}
+
+// forgetSince takes back what affected counted since it was at a value: the
+// statements since then have been undone, or have changed nothing.
+func (t *Tx) forgetSince(affected int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.written = affected
 }
 
 // lastInsertID is the insert id of the last statement, where the server has one.

@@ -35,6 +35,8 @@ type upsertion struct {
 	// more tells that statements for other nodes follow an insert, and may change
 	// the inserted row again.
 	more bool
+	// undoable tells that an error of any statement is undone by a savepoint.
+	undoable bool
 	// exec runs ent's own insert of some of the nodes.
 	exec func(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) error
 }
@@ -90,23 +92,44 @@ func (m *mutation) upsert(specs []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 			missing = append(missing, n)
 		}
 	}
-	// A missing node may have a value that an existing row has now, and gives up.
-	takes := func(n upsertNode) bool { return found.has(n.set, -1) }
-	if len(existing) > 0 && len(missing) > 0 && (slices.ContainsFunc(missing, takes) || !u.independent(nodes)) {
-		// What a node does to another depends on their order.
-		if err := u.each(nodes); err != nil {
-			return err
-		}
-		return m.settle()
-	}
-	u.more = len(existing) > 0
-	if err := u.insertMissing(missing); err != nil {
-		return err
-	}
-	if err := u.updateExisting(existing); err != nil {
+	if err := u.apply(nodes, existing, missing, found); err != nil {
 		return err
 	}
 	return m.settle()
+}
+
+// apply upserts nodes: those whose rows exist, which are locked, and the others.
+func (u *upsertion) apply(nodes, existing, missing []upsertNode, found *existing) error {
+	if len(existing) > 0 && len(missing) > 0 {
+		// A missing node may have a value that an existing row has now, and gives up.
+		takes := func(n upsertNode) bool { return found.has(n.set, -1) }
+		if slices.ContainsFunc(missing, takes) || !u.independent(nodes) {
+			// What a node does to another depends on their order.
+			return u.each(nodes)
+		}
+		u.more = true
+		return u.asOne(func() error {
+			if err := u.insertMissing(missing); err != nil {
+				return err
+			}
+			return u.updateExisting(existing)
+		})
+	}
+	if len(missing) > 0 {
+		return u.insertMissing(missing)
+	}
+	return u.updateExisting(existing)
+}
+
+// asOne undoes what do has done if it fails, as if it were one statement. In a
+// transaction of the upsert's own that goes without saying.
+func (u *upsertion) asOne(do func() error) error {
+	if _, own := u.drv.(opDriver); own || u.undoable {
+		return do()
+	}
+	u.undoable = true
+	_, err := u.tentatively("entcounter_batch", func() (bool, error) { return true, do() })
+	return err
 }
 
 // completeColumns gives all nodes of a batch the same columns, with NULL where a
@@ -299,7 +322,7 @@ func (u *upsertion) insertMissing(nodes []upsertNode) error {
 	external := func(n upsertNode) bool { return slices.ContainsFunc(n.spec.Edges, isExternalOrM2M) }
 	if len(nodes) > 1 && !slices.ContainsFunc(nodes, external) {
 		var draws []*draw
-		ok, err := u.tentatively(func() (bool, error) {
+		ok, err := u.tentatively("entcounter_upsert", func() (bool, error) {
 			var err error
 			if draws, err = u.numbers.draw(specsOf(nodes)); err != nil {
 				return false, err
@@ -315,22 +338,15 @@ func (u *upsertion) insertMissing(nodes []upsertNode) error {
 			if serverErrorOf(err).mysql == mysqlDuplicateKey {
 				return false, nil
 			}
-			if err != nil {
-				u.numbers.undo(draws, err)
-				draws = nil
-			}
 			return u.tx.affected()-before == int64(len(nodes)), err
 		})
-		if err != nil {
-			if draws != nil {
-				u.tx.fail(err) // what the savepoint holds is not known
-			}
-			return err
-		}
-		if ok {
+		if ok && err == nil {
 			return u.inserted(nodes)
 		}
 		u.numbers.forget(draws) // they are back with the savepoint
+		if err != nil {
+			return err
+		}
 	}
 	return u.each(nodes)
 }
@@ -346,7 +362,7 @@ func (u *upsertion) updateExisting(nodes []upsertNode) error {
 	case 1:
 		return u.updateLocked(nodes[0], u.target >= 0)
 	}
-	ok, err := u.tentatively(func() (bool, error) {
+	ok, err := u.tentatively("entcounter_upsert", func() (bool, error) {
 		if err := u.exec(specsOf(nodes), u.onConflict); err != nil {
 			return false, err
 		}
@@ -372,9 +388,8 @@ func (u *upsertion) updateLocked(n upsertNode, certain bool) error {
 	return err
 }
 
-// tentatively undoes what do has done if it is not ok.
-func (u *upsertion) tentatively(do func() (bool, error)) (bool, error) {
-	const savepoint = "entcounter_upsert"
+// tentatively undoes what do has done if it fails or is not ok.
+func (u *upsertion) tentatively(savepoint string, do func() (bool, error)) (bool, error) {
 	run := func(query string) error {
 		// Not through the transaction's wrapper: no delta is involved.
 		if err := u.tx.inner.Exec(u.ctx, query+savepoint, []any{}, nil); err != nil {
@@ -385,16 +400,18 @@ func (u *upsertion) tentatively(do func() (bool, error)) (bool, error) {
 	if err := run("SAVEPOINT "); err != nil {
 		return false, err
 	}
+	before := u.tx.affected()
 	ok, err := do()
-	if err != nil {
+	if err != nil && u.tx.isFailed() {
 		return false, err
 	}
-	if !ok {
-		if err := run("ROLLBACK TO SAVEPOINT "); err != nil {
-			return false, err
+	if err != nil || !ok {
+		if rerr := run("ROLLBACK TO SAVEPOINT "); rerr != nil {
+			return false, errors.Join(err, rerr)
 		}
+		u.tx.forgetSince(before)
 	}
-	return ok, run("RELEASE SAVEPOINT ")
+	return ok, errors.Join(err, run("RELEASE SAVEPOINT "))
 }
 
 // inserted counts inserted nodes: from their specs if nothing follows, and by
@@ -439,16 +456,25 @@ func (u *upsertion) inserted(nodes []upsertNode) error {
 
 // each upserts nodes one by one.
 func (u *upsertion) each(nodes []upsertNode) error {
-	u.more = u.more || len(nodes) > 1
-	for _, n := range nodes {
-		if n.spec.ID != nil {
-			n.spec.ID.Value = n.id
-		}
-		if err := u.one(n); err != nil {
-			return err
-		}
+	if len(nodes) == 0 {
+		return nil
 	}
-	return nil
+	u.more = u.more || len(nodes) > 1
+	all := func() error {
+		for _, n := range nodes {
+			if n.spec.ID != nil {
+				n.spec.ID.Value = n.id
+			}
+			if err := u.one(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(nodes) == 1 {
+		return all()
+	}
+	return u.asOne(all)
 }
 
 // one upserts a single node.
@@ -505,13 +531,15 @@ func (u *upsertion) insertOrNothing(node *sqlgraph.CreateSpec, id any) (_ bool, 
 			n.Edges = append(n.Edges, &own)
 		}
 	}
+	before := u.tx.affected()
 	if u.dialect == dialect.MySQL {
 		if err := u.exec([]*sqlgraph.CreateSpec{&n}, u.mysqlNothing()); err != nil {
 			return false, err
 		}
-		inserted = u.tx.lastInsertID() != conflictID
+		if inserted = u.tx.lastInsertID() != conflictID; !inserted {
+			u.tx.forgetSince(before) // with clientFoundRows, it tells of the row that it found
+		}
 	} else {
-		before := u.tx.affected()
 		err := u.exec([]*sqlgraph.CreateSpec{&n}, []sql.ConflictOption{sql.DoNothing()})
 		inserted = u.tx.affected() != before
 		// Without a row ent has no id to return, and says so.

@@ -95,7 +95,7 @@ func (c *counter) view(g *gen.Graph) (*load.Schema, error) {
 			viewAnnotation: true,
 			// The tables behind the view are made by the generated migrate package;
 			// a database view of this name must not be.
-			entsql.Annotation{}.Name():           c.viewAnnotation(),
+			entsql.Annotation{}.Name():           entsql.Skip(),
 			(&schema.CommentAnnotation{}).Name(): schema.CommentAnnotation{Text: c.comment()},
 		},
 	}
@@ -156,16 +156,6 @@ func (c *counter) view(g *gen.Graph) (*load.Schema, error) {
 
 // jsonTag keeps a field in JSON when it is zero, as a count may well be.
 func jsonTag(name string) string { return fmt.Sprintf("json:%q", name) }
-
-// viewAnnotation keeps migrations from creating the view, in the database
-// schema of the counted table.
-func (c *counter) viewAnnotation() entsql.Annotation {
-	a := entsql.Annotation{Skip: true}
-	if owner := c.Owner().EntSQL(); owner != nil {
-		a.Schema = owner.Schema
-	}
-	return a
-}
 
 func (c *counter) comment() string {
 	return fmt.Sprintf("%s holds the counts of %s rows with one %s.\nIts numbers are exact, whatever has or has not been folded.",

@@ -84,6 +84,15 @@ func newPlan(g *gen.Graph) (*plan, error) {
 	if g.Storage == nil || g.Storage.Name != "sql" {
 		return nil, fmt.Errorf("entcounter: counters and sequences need an SQL database: generate with the storage driver %q", "sql")
 	}
+	var errorf func(format string, args ...any) error
+	if len(declared) > 0 {
+		errorf = declared[0].errorf
+	} else {
+		errorf = sequences[0].errorf
+	}
+	if err := checkSchemas(g, errorf); err != nil {
+		return nil, err
+	}
 	tables, err := g.Tables()
 	if err != nil {
 		return nil, err

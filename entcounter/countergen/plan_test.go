@@ -506,3 +506,30 @@ func TestOddNames(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Tables in several database schemas are refused, whether types are annotated or the
+// client is to say where they are.
+func TestDatabaseSchemas(t *testing.T) {
+	counter := fileCounter(entcounter.Key("dataset_id"), entcounter.Count("count"))
+	refused := func(g *gen.Graph) {
+		t.Helper()
+		_, err := newPlan(g)
+		for _, want := range []string{"type File", "entsql.Schema", "sql/schemaconfig", "search_path"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the error does not say %q: %v", want, err)
+			}
+		}
+	}
+	g := fileGraph(counter).load(t, "Dataset", "File", "Tag")
+	if _, err := newPlan(g); err != nil {
+		t.Fatal(err)
+	}
+	g.Features = append(g.Features, gen.FeatureSchemaConfig)
+	refused(g)
+	types := fileGraph(counter)
+	for name, typ := range types {
+		typ.annotations = append(typ.annotations, entsql.Schema("archive"))
+		types[name] = typ
+	}
+	refused(types.load(t, "Dataset", "File", "Tag"))
+}

@@ -94,6 +94,7 @@ func reach(counters []*counter, tables []*schema.Table) ([]*entcounter.Table, er
 		}
 	}
 	for _, t := range described {
+		t.DeleteTogether = restrictsItself(t.Name, tables)
 		slices.SortStableFunc(t.ReferencedBy, func(a, b entcounter.ForeignKey) int {
 			return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Column.Name, b.Column.Name))
 		})
@@ -101,6 +102,28 @@ func reach(counters []*counter, tables []*schema.Table) ([]*entcounter.Table, er
 	return slices.SortedFunc(maps.Values(described), func(a, b *entcounter.Table) int {
 		return cmp.Compare(a.Name, b.Name)
 	}), nil
+}
+
+// restrictsItself reports whether, among the rows that go when rows of a table are
+// deleted, one can refer to another by a foreign key without a delete action.
+func restrictsItself(table string, tables []*schema.Table) bool {
+	goes := map[string]bool{table: true}
+	for grew := true; grew; {
+		grew = false
+		for _, t := range tables {
+			for _, fk := range t.ForeignKeys {
+				if fk.OnDelete == schema.Cascade && goes[fk.RefTable.Name] && !goes[t.Name] {
+					goes[t.Name], grew = true, true
+				}
+			}
+		}
+	}
+	return slices.ContainsFunc(tables, func(t *schema.Table) bool {
+		return goes[t.Name] && slices.ContainsFunc(t.ForeignKeys, func(fk *schema.ForeignKey) bool {
+			restricts := fk.OnDelete == "" || fk.OnDelete == schema.NoAction || fk.OnDelete == schema.Restrict
+			return restricts && goes[fk.RefTable.Name]
+		})
+	})
 }
 
 // describe tells the runtime about a table, without its references.

@@ -588,3 +588,31 @@ func TestUniqueIndexes(t *testing.T) {
 		t.Fatalf("unique columns %v", unique)
 	}
 }
+
+// Rows that can refer to each other without a delete action, or whose cascades can,
+// are deleted in one statement.
+func TestDeleteTogether(t *testing.T) {
+	table := func(name string) *sqlschema.Table {
+		return sqlschema.NewTable(name).AddPrimary(&sqlschema.Column{Name: "id", Type: field.TypeInt})
+	}
+	refer := func(from, to *sqlschema.Table, action sqlschema.ReferenceOption) {
+		column := &sqlschema.Column{Name: to.Name + "_id", Type: field.TypeInt, Nullable: true}
+		from.AddColumn(column).AddForeignKey(&sqlschema.ForeignKey{
+			Columns: []*sqlschema.Column{column}, RefTable: to, RefColumns: to.PrimaryKey, OnDelete: action,
+		})
+	}
+	top, middle, ring, leaf, other := table("top"), table("middle"), table("ring"), table("leaf"), table("other")
+	refer(middle, top, sqlschema.Cascade)
+	refer(ring, middle, sqlschema.Cascade)
+	refer(ring, ring, sqlschema.NoAction)
+	refer(leaf, middle, sqlschema.Cascade)
+	refer(leaf, leaf, sqlschema.SetNull)
+	refer(other, leaf, "")
+	refer(other, other, sqlschema.Cascade)
+	tables := []*sqlschema.Table{top, middle, ring, leaf, other}
+	for name, want := range map[string]bool{"top": true, "middle": true, "ring": true, "leaf": false, "other": false} {
+		if got := restrictsItself(name, tables); got != want {
+			t.Errorf("the rows of %s go together: %v, want %v", name, got, want)
+		}
+	}
+}

@@ -184,6 +184,20 @@ func checkNames(g *gen.Graph, counters []*counter, tables []*schema.Table) error
 	return nil
 }
 
+// checkSchemas makes sure that all tables are in the connection's own database
+// schema, where the counters are kept. ent switches the feature on by itself where
+// types have an entsql.Schema annotation.
+func checkSchemas(g *gen.Graph, errorf func(format string, args ...any) error) error {
+	on, err := g.FeatureEnabled(gen.FeatureSchemaConfig.Name)
+	if err != nil {
+		return fmt.Errorf("entcounter: %w", err)
+	}
+	if on {
+		return errorf("types are in database schemas of their own (entsql.Schema or the feature %q), and counters and sequences are kept in the schema of the connection: leave both out, and choose the schema by the connection, with the database in the DSN or search_path in PostgreSQL", gen.FeatureSchemaConfig.Name)
+	}
+	return nil
+}
+
 // field finds a field of a type by its name. An edge of that name, or
 // one that owns a column of that name, is named in the error together with the
 // way to make its column a field.

@@ -37,7 +37,7 @@ func TestModel(t *testing.T) {
 		if params["clientFoundRows"] == "true" {
 			steps /= 2 // the same server again
 		}
-		replay.Run(t, seed, steps, func(steps []int) (int, error) {
+		replay.Run(t, replay.Command(t, db.Kind, seed, *stepsFlag), steps, func(steps []int, _ bool) (int, error) {
 			return runModel(newWorld(t, testdb.New(t, db.Kind), params), seed, steps)
 		}, func(i int) string { return stepOf(seed, i).name })
 	})

@@ -552,6 +552,54 @@ func TestSavepoints(t *testing.T) {
 	})
 }
 
+// A statement of one's own is refused in a transaction that PostgreSQL has aborted,
+// and so is a read of a counter. Going back to a savepoint revives it, and what was
+// counted since then is forgotten.
+func TestSavepointAfterAnAbort(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		ctx := t.Context()
+		w := newWorld(t, db, nil)
+		d, ids := w.seed(ctx, "d", 4)
+		tx := w.begin(ctx)
+		no(t, tx.File.UpdateOneID(ids[0]).SetStatus(file.StatusCopied).Exec(ctx))
+		must(tx.ExecContext(ctx, "SAVEPOINT mine"))(t)
+		no(t, tx.File.UpdateOneID(ids[1]).SetStatus(file.StatusFailed).Exec(ctx))
+		if err := tx.File.Create().SetDataset(d).SetPath("0").SetSize(1).Exec(ctx); !ent.IsConstraintError(err) {
+			t.Errorf("a duplicate was created: %v", err)
+		}
+		if db.Dialect == dialect.Postgres {
+			if _, err := tx.ExecContext(ctx, "SELECT 1"); err == nil {
+				t.Error("an aborted transaction took a statement")
+			}
+			if _, err := read(ctx, tx.FileCounters); err == nil {
+				t.Error("an aborted transaction read a counter")
+			}
+		}
+		must(tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT mine"))(t)
+		no(t, tx.File.UpdateOneID(ids[2]).SetStatus(file.StatusCopied).Exec(ctx), tx.Commit())
+		w.journalIs(ctx,
+			fmt.Sprintf("%d New -1 -10", d.ID), fmt.Sprintf("%d Copied +1 +10", d.ID), // before the savepoint
+			fmt.Sprintf("%d New -1 -30", d.ID), fmt.Sprintf("%d Copied +1 +30", d.ID))
+
+		// Without one, the commit says that the transaction has failed.
+		if db.Dialect != dialect.Postgres {
+			return
+		}
+		tx = w.begin(ctx)
+		no(t, tx.File.UpdateOneID(ids[3]).SetStatus(file.StatusCopied).Exec(ctx))
+		if err := tx.File.Create().SetDataset(d).SetPath("0").SetSize(1).Exec(ctx); !ent.IsConstraintError(err) {
+			t.Errorf("a duplicate was created: %v", err)
+		}
+		if _, err := tx.ExecContext(ctx, "COMMIT"); err == nil {
+			t.Error("a statement committed an aborted transaction with deltas to write")
+		}
+		if err := tx.Commit(); !errors.Is(err, entcounter.ErrTransactionFailed) {
+			t.Errorf("the commit of an aborted transaction: %v", err)
+		}
+		w.exact(ctx)
+	})
+}
+
 // SQL of one's own is not counted, and Journal counts it.
 func TestJournal(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {

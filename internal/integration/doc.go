@@ -1,5 +1,4 @@
 // Package integration holds a richer schema than package conformance: cascades,
 // SET NULL, trees, edge schemas, soft delete, odd names and ids of all kinds, with
-// tests of every write that ent can make. They are in the making and need the
-// build tag integration.
+// tests of every write that ent can make.
 package integration

@@ -1,20 +1,26 @@
-//go:build integration
-
 package integration
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"entgo.io/ent/dialect"
+	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/internal/integration/ent"
 	"github.com/entcounter/entcounter/internal/integration/ent/card"
 	"github.com/entcounter/entcounter/internal/integration/ent/cardcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/childcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/membership"
 	"github.com/entcounter/entcounter/internal/integration/ent/node"
+	"github.com/entcounter/entcounter/internal/integration/ent/ownercounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/predicate"
+	"github.com/entcounter/entcounter/internal/integration/ent/project"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
 	"github.com/entcounter/entcounter/internal/integration/types"
@@ -60,6 +66,85 @@ func TestTwoParents(t *testing.T) {
 		for _, name := range []string{"Owner", "Review", "TaskTier"} {
 			w.journalled(ctx, name)
 		}
+	})
+}
+
+// A parent that loses its only child, once or several times over, reads zero and
+// never less.
+func TestParentThatLosesItsOnlyChild(t *testing.T) {
+	with(t, func(ctx context.Context, w *world) {
+		_, tasks := w.project(ctx, "p", 1)
+		u := w.user(ctx, "u")
+		for name, lose := range map[string]func() error{
+			"clear of the edge":      func() error { return tasks[0].Update().ClearOwner().Exec(ctx) },
+			"clear of the field":     func() error { return w.client.Task.Update().ClearOwnerID().Exec(ctx) },
+			"clear by the parent":    func() error { return u.Update().ClearOwned().Exec(ctx) },
+			"removal by the parent":  func() error { return u.Update().RemoveOwned(tasks[0]).Exec(ctx) },
+			"clear where it is its":  func() error { return w.client.Task.Update().Where(task.OwnerID(u.ID)).ClearOwner().Exec(ctx) },
+			"clear of all and again": func() error { return w.client.User.Update().ClearOwned().Exec(ctx) },
+		} {
+			no(w, tasks[0].Update().SetOwner(u).Exec(ctx))
+			for range 2 {
+				no(w, lose())
+				w.exact(ctx)
+				if got := must(w.client.OwnerCounters.Read(ctx, ownercounters.Key{OwnerID: u.ID}))(w); got.Tasks != 0 {
+					w.Errorf("after the %s the parent reads %d", name, got.Tasks)
+				}
+			}
+		}
+	})
+}
+
+// Writers move tasks of their own between the same keys of four counters, in one
+// transaction each and in opposite orders. None of them is a deadlock's victim.
+func TestOppositeOrdersOfSeveralCounters(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		const writers, rounds = 6, 15
+		ctx := t.Context()
+		var params map[string]string
+		if db.Dialect == dialect.SQLite {
+			params = map[string]string{"_txlock": "immediate"}
+		}
+		w := newWorld(t, db, params)
+		_, tasks := w.project(ctx, "p", 2*writers)
+		var all sync.WaitGroup
+		for i := range writers {
+			all.Go(func() {
+				for round := range rounds {
+					tx, err := w.client.Tx(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					order := []*ent.Task{tasks[2*i], tasks[2*i+1]}
+					if i%2 == 1 {
+						slices.Reverse(order)
+					}
+					for n, x := range order {
+						state := states[(round+n)%2]
+						if err == nil {
+							err = tx.Task.UpdateOneID(x.ID).SetState(state).SetTier(string(state)).AddSize(1).Exec(ctx)
+						}
+					}
+					if err == nil {
+						err = tx.Commit()
+					} else {
+						err = errors.Join(err, tx.Rollback())
+					}
+					if err != nil {
+						t.Errorf("writer %d: %v", i, err)
+						return
+					}
+				}
+			})
+		}
+		all.Go(func() {
+			for range rounds {
+				w.fold(ctx)
+			}
+		})
+		all.Wait()
+		w.exact(ctx)
 	})
 }
 
@@ -395,6 +480,80 @@ func TestClearedEdgeOfNothing(t *testing.T) {
 			w.client.Card.Update().Where(card.Color("red")).ClearOwner().Exec(ctx))
 		for _, c := range counters {
 			w.journalled(ctx, c.name)
+		}
+	})
+}
+
+// Transactions that add to the same owner do not wait for each other.
+func TestAddedEdgesLockNoOwner(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		if db.Kind == testdb.SQLite {
+			return // one writer
+		}
+		params := map[string]string{"innodb_lock_wait_timeout": "2"}
+		if db.Dialect == dialect.Postgres {
+			params = map[string]string{"lock_timeout": "2s"}
+		}
+		ctx := t.Context()
+		w := newWorld(t, db, params)
+		_, tasks := w.project(ctx, "p", 4)
+		u := w.user(ctx, "u")
+		var txs []*ent.Tx
+		for i := range tasks {
+			tx := must(w.client.Tx(ctx))(t)
+			txs = append(txs, tx)
+			if i%2 == 0 {
+				no(t, tx.User.UpdateOneID(u.ID).AddOwned(tasks[i]).Exec(ctx))
+			} else {
+				must(tx.User.Update().Where(user.Name("u")).AddOwned(tasks[i]).Save(ctx))(t)
+			}
+		}
+		for _, tx := range txs {
+			no(t, tx.Commit())
+		}
+		w.exact(ctx)
+		if n := must(u.QueryOwned().Count(ctx))(t); n != len(tasks) {
+			t.Errorf("%d tasks are owned", n)
+		}
+	})
+}
+
+// A predicate over other rows, in a transaction at REPEATABLE READ, sees them as the
+// transaction does, whatever was committed since. Those that it finds are changed
+// and counted as they are by then.
+func TestPredicateOverEdgesInAnOldSnapshot(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		ctx := t.Context()
+		w := newWorld(t, db, nil)
+		p, _ := w.project(ctx, "p", 3)
+		q, _ := w.project(ctx, "q", 2)
+		for name, mutate := range map[string]func(*ent.Tx, predicate.Task) (int, error){
+			"update": func(tx *ent.Tx, where predicate.Task) (int, error) {
+				return tx.Task.Update().Where(where).AddSize(1).SetState(types.Done).Save(ctx)
+			},
+			"update with edges": func(tx *ent.Tx, where predicate.Task) (int, error) {
+				return tx.Task.Update().Where(where).SetState(types.Failed).ClearAttachments().Save(ctx)
+			},
+			"delete": func(tx *ent.Tx, where predicate.Task) (int, error) { return tx.Task.Delete().Where(where).Exec(ctx) },
+		} {
+			where := task.HasProjectWith(project.Title("p"))
+			tx := must(w.client.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))(t)
+			seen := must(tx.Task.Query().Where(where).Count(ctx))(t)
+			no(t, p.Update().SetTitle("x").Exec(ctx), q.Update().SetTitle("p").Exec(ctx))
+			n, err := mutate(tx, where)
+			if db.Kind == testdb.SQLite {
+				if !entcounter.Retryable(err) { // it cannot write any more
+					t.Errorf("%s: %v", name, err)
+				}
+				no(t, tx.Rollback())
+			} else {
+				no(t, err, tx.Commit())
+				if n != seen {
+					t.Errorf("%s changed %d rows, of %d that the transaction sees", name, n, seen)
+				}
+			}
+			w.exact(ctx)
+			no(t, p.Update().SetTitle("p").Exec(ctx), q.Update().SetTitle("q").Exec(ctx))
 		}
 	})
 }

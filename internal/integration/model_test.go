@@ -1,5 +1,3 @@
-//go:build integration
-
 package integration
 
 import (
@@ -11,7 +9,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
@@ -29,6 +30,8 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/node"
 	"github.com/entcounter/entcounter/internal/integration/ent/predicate"
 	"github.com/entcounter/entcounter/internal/integration/ent/project"
+	"github.com/entcounter/entcounter/internal/integration/ent/route"
+	"github.com/entcounter/entcounter/internal/integration/ent/stop"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/team"
 	"github.com/entcounter/entcounter/internal/integration/ent/tenant"
@@ -41,59 +44,135 @@ import (
 )
 
 // TestModel runs random sequences of everything that the client can do to any of
-// the types, in and out of transactions, and compares all counters with a recount
-// after each step.
+// the types, in and out of transactions, and compares all counters with a recount.
 func TestModel(t *testing.T) {
 	seed := seed()
-	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
-		steps := *stepsFlag
-		if params["clientFoundRows"] == "true" {
-			steps /= 2 // the same server again
-		}
-		replay.Run(t, seed, steps, func(steps []int) (int, error) {
-			return runModel(newWorld(t, testdb.New(t, db.Kind), params), seed, steps)
-		}, func(i int) string { return stepOf(seed, i).name })
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		t.Parallel()
+		bothWays(t, db, func(t *testing.T, db *testdb.Database, params map[string]string) {
+			steps := *stepsFlag
+			if db.Dialect == dialect.MySQL {
+				steps /= 2 // in each of both ways
+			}
+			replay.Run(t, replay.Command(t, db.Kind, seed, *stepsFlag), steps, func(steps []int, closely bool) (int, error) {
+				return runModel(newWorld(t, testdb.New(t, db.Kind), params), seed, steps, closely)
+			}, func(i int) string { return stepOf(seed, i, alone).name })
+		})
 	})
 }
 
-func runModel(w *world, seed uint64, steps []int) (int, error) {
+// TestModelOfManyClients has several clients run random steps at once. Whenever one
+// looks, the counters equal the recount in the same snapshot.
+func TestModelOfManyClients(t *testing.T) {
+	const clients = 4
+	seed := seed()
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		t.Parallel()
+		var params map[string]string
+		if db.Dialect == dialect.SQLite {
+			params = map[string]string{"_txlock": "immediate"} // a transaction that reads first would never get to write
+		}
+		w := newWorld(t, db, params)
+		w.tap.Forget()
+		var (
+			ctx            = t.Context()
+			steps          = int64(*stepsFlag / 5)
+			writers        sync.WaitGroup
+			next, ran      atomic.Int64
+			over           = make(chan struct{})
+			looks, refused = 0, atomic.Int64{}
+		)
+		fail := func(err error) {
+			next.Store(steps)
+			t.Errorf("%v\n\nrun again: %s", err, replay.Command(t, db.Kind, seed, *stepsFlag))
+		}
+		for range clients {
+			writers.Go(func() {
+				for i := next.Add(1) - 1; i < steps; i = next.Add(1) - 1 {
+					s := stepOf(seed, int(i), together)
+					_, reason, err := s.run(ctx, w)
+					if err != nil {
+						fail(fmt.Errorf("%s: %w", s.name, err))
+					}
+					if reason != nil {
+						refused.Add(1)
+					}
+					ran.Add(1)
+				}
+			})
+		}
+		go func() { writers.Wait(); close(over) }()
+		for running := true; running; looks++ {
+			select {
+			case <-over:
+				running = false
+			case <-time.After(20 * time.Millisecond):
+			}
+			if err := w.check(ctx); err != nil {
+				fail(err)
+				break
+			}
+		}
+		<-over
+		w.exact(ctx)
+		w.Logf("%d steps, of which %d were refused, and %d looks", ran.Load(), refused.Load(), looks)
+	})
+}
+
+// runModel runs the given steps of a seed and tells which one failed. It looks at the
+// counters after each step, or after each batch of steps at only the last one.
+func runModel(w *world, seed uint64, steps []int, closely bool) (int, error) {
+	const batch = 25
 	ctx := context.Background()
 	succeeded, changed := 0, 0
 	w.tap.Forget()
-	for _, i := range steps {
-		before, err := w.journal(ctx)
-		if err != nil {
-			return i, err
-		}
-		s := stepOf(seed, i)
-		outcome, err := s.run(ctx, w)
-		if err == nil {
-			err = w.check(ctx)
-		}
-		if err == nil {
-			err = w.journalledAs(ctx, before, outcome)
-		}
+	for n, i := range steps {
+		look := closely || n%batch == batch-1 || n == len(steps)-1
+		s := stepOf(seed, i, alone)
+		err := func() error {
+			if !look {
+				_, _, err := s.run(ctx, w)
+				return err
+			}
+			before, err := w.journal(ctx)
+			if err != nil {
+				return err
+			}
+			outcome, refused, err := s.run(ctx, w)
+			if err == nil {
+				err = w.check(ctx)
+			}
+			if err == nil {
+				err = w.journalledAs(ctx, before, outcome)
+			}
+			if err != nil && refused != nil {
+				err = fmt.Errorf("%w, after the error %q", err, refused)
+			}
+			if outcome == oncePer && refused == nil && err == nil {
+				succeeded++
+				after, err := w.journal(ctx)
+				if err != nil {
+					return err
+				}
+				if !maps.Equal(before, after) {
+					changed++
+				}
+			}
+			return err
+		}()
 		if err != nil {
 			return i, fmt.Errorf("%s: %w", s.name, err)
 		}
-		if outcome == oncePer {
-			succeeded++
-			after, err := w.journal(ctx)
-			if err != nil {
-				return i, err
-			}
-			if !maps.Equal(before, after) {
-				changed++
-			}
-		}
 	}
-	w.Logf("of %d steps %d succeeded and %d changed a counter", len(steps), succeeded, changed)
+	w.Logf("of %d steps that were looked at %d succeeded and %d changed a counter", len(steps)/batch, succeeded, changed)
 	return 0, nil
 }
 
+// step is one step of a run. It tells what to expect of the journals, and the error
+// that the step was refused with if it may well be.
 type step struct {
 	name string
-	run  func(context.Context, *world) (outcome, error)
+	run  func(context.Context, *world) (expect outcome, refused, err error)
 }
 
 // outcome is what is expected of the journals after a step.
@@ -106,12 +185,12 @@ const (
 )
 
 func (w *world) journalledAs(ctx context.Context, before map[string][2]int64, o outcome) error {
-	after, err := w.journal(ctx)
-	if err != nil {
-		return err
-	}
 	switch o {
 	case untouched:
+		after, err := w.journal(ctx)
+		if err != nil {
+			return err
+		}
 		for name := range before {
 			if before[name] != after[name] {
 				return fmt.Errorf("the journal of %s changed from %v to %v", name, before[name], after[name])
@@ -127,53 +206,69 @@ func (w *world) journalledAs(ctx context.Context, before map[string][2]int64, o 
 			return err
 		}
 		defer func() { _ = rows.Close() }()
+		var twice []string
 		for rows.Next() {
 			var name, key string
 			if err := rows.Scan(&name, &key); err != nil {
 				return err
 			}
-			return fmt.Errorf("key %s of counter %s was journalled twice in one transaction, or with zero", key, name)
+			twice = append(twice, name+" "+key)
+		}
+		if len(twice) > 0 {
+			return fmt.Errorf("these keys were journalled twice in one transaction, or with zero: %q", twice)
 		}
 		return rows.Err()
 	}
 	return nil
 }
 
-func stepOf(seed uint64, i int) step {
-	r := random{rand.New(rand.NewPCG(seed, uint64(i)))}
+// company is whether other clients write at the same time.
+type company bool
+
+const (
+	alone    company = false
+	together company = true
+)
+
+// stepOf makes step i of a seed.
+func stepOf(seed uint64, i int, with company) step {
+	r := random{rand.New(rand.NewPCG(seed, uint64(i))), with}
 	switch n := r.IntN(100); {
 	case n < 70:
 		m := r.mutation()
-		return step{m.name, func(ctx context.Context, w *world) (outcome, error) {
+		return step{m.name, func(ctx context.Context, w *world) (outcome, error, error) {
 			err := m.run(ctx, w.client)
 			switch {
 			case err == nil:
-				return oncePer, nil
-			case expected(err):
-				return untouched, nil
+				return oncePer, nil, nil
+			case r.expects(err):
+				return untouched, err, nil
 			}
-			return anything, err
+			return anything, nil, err
 		}}
 	case n < 90:
 		return r.transaction()
 	case n < 95:
 		pick, batch := r.IntN(len(counters)), 1+r.IntN(30)
-		return step{"fold " + counters[pick].name, func(ctx context.Context, w *world) (outcome, error) {
+		return step{"fold " + counters[pick].name, func(ctx context.Context, w *world) (outcome, error, error) {
 			_, err := handle(w.client, pick).Fold(ctx, entcounter.WithBatch(batch))
-			return anything, err
+			return anything, nil, err
 		}}
 	case n < 97:
 		pick := r.IntN(len(counters))
-		return step{"rebuild " + counters[pick].name, func(ctx context.Context, w *world) (outcome, error) {
+		return step{"rebuild " + counters[pick].name, func(ctx context.Context, w *world) (outcome, error, error) {
 			rebuilt, err := handle(w.client, pick).Rebuild(ctx, nil)
 			if err == nil && rebuilt.Keys > 0 {
 				err = fmt.Errorf("corrected %d keys of a counter that was right", rebuilt.Keys)
 			}
-			return untouched, err
+			return untouched, nil, err
 		}}
 	default:
-		return step{"verify", func(ctx context.Context, w *world) (outcome, error) {
-			return untouched, errors.Join(verify(ctx, w.client), compare(ctx, w.client))
+		return step{"verify", func(ctx context.Context, w *world) (outcome, error, error) {
+			if with == together {
+				return anything, nil, verify(ctx, w.client)
+			}
+			return untouched, nil, errors.Join(verify(ctx, w.client), compare(ctx, w.client))
 		}}
 	}
 }
@@ -254,8 +349,11 @@ func compare(ctx context.Context, c *ent.Client) error {
 	return nil
 }
 
-// expected reports whether an error is one that a mutation may end with here.
-func expected(err error) bool {
+// expects reports whether an error is one that a mutation may end with here.
+func (r random) expects(err error) bool {
+	if r.with == together && entcounter.Retryable(err) {
+		return true
+	}
 	if ent.IsConstraintError(err) || ent.IsNotFound(err) || ent.IsValidationError(err) || errors.Is(err, sql.ErrNoRows) {
 		return true
 	}
@@ -286,55 +384,61 @@ func (r random) transaction() step {
 		names  []string
 		commit = r.IntN(4) > 0
 		goOn   = r.IntN(2) == 0
-		reads  = r.IntN(4) == 0
+		reads  = r.IntN(10) == 0
 	)
 	for range 1 + r.IntN(5) {
 		m := r.mutation()
 		parts, names = append(parts, m), append(names, m.name)
 	}
 	name := fmt.Sprintf("transaction (commit %v, go on %v, reads %v):\n\t%s", commit, goOn, reads, strings.Join(names, "\n\t"))
-	return step{name, func(ctx context.Context, w *world) (outcome, error) {
+	return step{name, func(ctx context.Context, w *world) (expect outcome, refused, err error) {
 		tx, err := w.client.Tx(ctx)
 		if err != nil {
-			return anything, err
+			return anything, nil, err
 		}
-		end, poisoned := oncePer, false
+		expect = oncePer
 		for i, p := range parts {
 			err := p.run(ctx, tx.Client())
 			switch {
 			case err == nil:
 			case errors.Is(err, entcounter.ErrTransactionFailed):
-				if !poisoned {
-					return anything, errors.Join(fmt.Errorf("the transaction failed without a reason: %w", err), tx.Rollback())
+				if refused == nil {
+					return anything, nil, errors.Join(fmt.Errorf("the transaction failed without a reason: %w", err), tx.Rollback())
 				}
-			case !expected(err):
-				return anything, errors.Join(err, tx.Rollback())
+			case !r.expects(err):
+				return anything, nil, errors.Join(err, tx.Rollback())
 			case w.db.Dialect == dialect.Postgres || !goOn:
-				return untouched, tx.Rollback()
+				return untouched, err, tx.Rollback()
 			default:
-				poisoned = true // perhaps
+				refused = err // and perhaps the transaction is lost
 			}
-			if reads && i%2 == 0 && !poisoned {
-				end = anything
+			// Together, a transaction may read rows as others have left them after its
+			// snapshot was taken: those that it changes itself, on MySQL.
+			if reads && r.with == alone && i%2 == 0 && refused == nil {
+				expect = anything
 				if err := errors.Join(verify(ctx, tx.Client()), compare(ctx, tx.Client())); err != nil {
-					return anything, errors.Join(fmt.Errorf("in the transaction, after %s: %w", p.name, err), tx.Rollback())
+					return anything, nil, errors.Join(fmt.Errorf("in the transaction, after %s: %w", p.name, err), tx.Rollback())
 				}
 			}
 		}
 		if !commit {
-			return untouched, tx.Rollback()
+			return untouched, refused, tx.Rollback()
 		}
 		err = tx.Commit()
-		if poisoned && errors.Is(err, entcounter.ErrTransactionFailed) {
-			return untouched, nil
+		if refused != nil && errors.Is(err, entcounter.ErrTransactionFailed) {
+			return untouched, refused, nil
 		}
-		return end, err
+		return expect, refused, err
 	}}
 }
 
-type random struct{ *rand.Rand }
+// random makes random parts of steps.
+type random struct {
+	*rand.Rand
+	with company
+}
 
-// pool ids: a few, so that mutations meet.
+// Ids are few, so that mutations meet.
 func (r random) tenant() types.TenantID { return types.TenantID(fmt.Sprint("tenant", r.IntN(4))) }
 func (r random) projectID() uuid.UUID {
 	return uuid.NewSHA1(uuid.Nil, []byte{'p', byte(r.IntN(6))})
@@ -372,6 +476,12 @@ func teams(ctx context.Context, c *ent.Client) []int {
 func nodes(ctx context.Context, c *ent.Client) []int {
 	return ids(ctx, c.Node.Query().Order(ent.Asc("id")))
 }
+func stops(ctx context.Context, c *ent.Client) []int {
+	return ids(ctx, c.Stop.Query().Order(ent.Asc("id")))
+}
+func routes(ctx context.Context, c *ent.Client) []int {
+	return ids(ctx, c.Route.Query().Order(ent.Asc("id")))
+}
 func folders(ctx context.Context, c *ent.Client) []int {
 	return ids(ctx, c.Folder.Query().Order(ent.Asc("id")))
 }
@@ -407,12 +517,11 @@ func some[ID any](ids []ID, pick uint64) []ID {
 	return picked
 }
 
-// optional runs one of some functions, or none.
 func (r random) mutation() action {
 	kinds := []func() action{
 		r.tenants, r.projects, r.users, r.users, r.users, r.cards, r.teams, r.memberships,
 		r.createTasks, r.createTasks, r.updateTasks, r.updateTasks, r.updateTasks, r.updateTask, r.deleteTasks, r.upsertTasks,
-		r.attachments, r.attachments, r.nodes, r.nodes, r.folders, r.folders, r.tokens, r.devices, r.blobs, r.memos,
+		r.attachments, r.attachments, r.nodes, r.nodes, r.folders, r.folders, r.stops, r.tokens, r.devices, r.blobs, r.memos,
 	}
 	return kinds[r.IntN(len(kinds))]()
 }
@@ -955,7 +1064,7 @@ func (r random) attachments() action {
 }
 
 func (r random) nodes() action {
-	kind, pick, size := r.IntN(12), r.Uint64(), int32(r.small())
+	kind, pick, size := r.IntN(14), r.Uint64(), int32(r.small())
 	of := []node.Kind{node.KindLeaf, node.KindBranch}[r.IntN(2)]
 	return action{fmt.Sprintf("node#%d %s %d, kind %d", pick, of, size, kind), func(ctx context.Context, c *ent.Client) error {
 		all := nodes(ctx, c)
@@ -983,6 +1092,10 @@ func (r random) nodes() action {
 			return c.Node.Update().Where(node.HasParentWith(node.KindEQ(of))).ClearParent().AddSize(3).Exec(ctx)
 		case 10:
 			return c.Node.DeleteOneID(id).Exec(ctx)
+		case 11:
+			return c.Node.UpdateOneID(id).SetParentID(id).ClearChildren().Exec(ctx)
+		case 12:
+			return c.Node.Update().Where(node.KindEQ(of)).SetParentID(parent).RemoveChildIDs(some...).Exec(ctx)
 		default:
 			_, err := c.Node.Delete().Where(node.KindEQ(of), node.Or(node.HasChildren(), node.SizeLT(size))).Exec(ctx)
 			return err
@@ -1016,6 +1129,36 @@ func (r random) folders() action {
 			return c.Folder.DeleteOneID(id).Exec(ctx)
 		default:
 			_, err := c.Folder.Delete().Where(folder.IDIn(some...)).Exec(ctx)
+			return err
+		}
+	}}
+}
+
+func (r random) stops() action {
+	kind, pick, length, name := r.IntN(10), r.Uint64(), r.small(), r.word(3)
+	return action{fmt.Sprintf("stop#%d %s %d, kind %d", pick, name, length, kind), func(ctx context.Context, c *ent.Client) error {
+		all := stops(ctx, c)
+		id, next, rid := one(all, pick), one(all, pick>>8), one(routes(ctx, c), pick>>4)
+		switch kind {
+		case 0:
+			return c.Route.Create().SetName(name).AddStopIDs(some(all, pick)...).Exec(ctx)
+		case 1, 2:
+			return c.Stop.Create().SetRouteID(rid).SetLength(length).Exec(ctx)
+		case 3:
+			return c.Stop.Create().SetNextID(next).AddFeederIDs(some(all, pick)...).Exec(ctx)
+		case 4:
+			return c.Stop.UpdateOneID(id).SetNextID(next).SetRouteID(rid).Exec(ctx)
+		case 5:
+			return c.Stop.Update().Where(stop.NextID(next)).SetNextID(id).ClearFeeders().AddLength(1).Exec(ctx)
+		case 6:
+			return c.Stop.Update().Where(stop.LengthGT(length)).ClearRoute().ClearNext().Exec(ctx)
+		case 7:
+			return c.Route.DeleteOneID(rid).Exec(ctx)
+		case 8:
+			_, err := c.Route.Delete().Where(route.Name(name)).Exec(ctx)
+			return err
+		default:
+			_, err := c.Stop.Delete().Where(stop.Or(stop.ID(id), stop.Not(stop.HasFeeders()))).Exec(ctx)
 			return err
 		}
 	}}

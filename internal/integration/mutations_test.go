@@ -1,5 +1,3 @@
-//go:build integration
-
 package integration
 
 import (
@@ -31,6 +29,7 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
 	"github.com/entcounter/entcounter/internal/integration/schema"
 	"github.com/entcounter/entcounter/internal/integration/types"
+	"github.com/entcounter/entcounter/internal/testdb"
 	"github.com/google/uuid"
 )
 
@@ -465,6 +464,38 @@ func TestTwoGeneratedPackages(t *testing.T) {
 		second := ent.NewClient(ent.Driver(entsql.OpenDB(w.db.Dialect, w.oracle)))
 		no(w, second.Memo.Update().SetSize(9).Exec(ctx))
 		w.exact(ctx)
+	})
+}
+
+// Two clients of one package, each on a database of its own, keep their counts apart:
+// also in transactions that go on at the same time.
+func TestTwoClientsOnTwoDatabases(t *testing.T) {
+	with(t, func(ctx context.Context, w *world) {
+		other := newWorld(w, testdb.New(w, w.db.Kind), nil)
+		lite := newWorld(w, testdb.New(w, testdb.SQLite), nil) // perhaps of another dialect
+		worlds := []*world{w, other, lite}
+		var txs []*ent.Tx
+		for i, x := range worlds {
+			p, _ := x.project(ctx, "p", i+1)
+			tx := must(x.client.Tx(ctx))(w)
+			txs = append(txs, tx)
+			no(w, tx.Task.Create().SetProject(p).SetSize(7).Exec(ctx))
+		}
+		for i, tx := range txs {
+			must(tx.Task.Update().Where(task.SizeGT(10)).SetState(types.Done).Save(ctx))(w)
+			if i == 1 {
+				no(w, tx.Rollback())
+				continue
+			}
+			no(w, tx.Commit())
+		}
+		for i, x := range worlds {
+			x.exact(ctx)
+			total := must(x.client.TaskCounters.Total(ctx, taskcounters.Scope{}))(w)
+			if want := int64([]int{2, 2, 4}[i]); total.Count != want {
+				w.Errorf("client %d reads %d tasks, want %d", i, total.Count, want)
+			}
+		}
 	})
 }
 

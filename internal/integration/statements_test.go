@@ -1,5 +1,3 @@
-//go:build integration
-
 package integration
 
 import (
@@ -17,6 +15,7 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/node"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/token"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
 	"github.com/entcounter/entcounter/internal/integration/types"
 	"github.com/google/uuid"
 )
@@ -70,14 +69,20 @@ type statementCase struct {
 	own []string
 	// mysql is the same, where MySQL and MariaDB differ.
 	mysql []string
+	// users is what it issues in a transaction of the user's, if not the same.
+	users []string
 }
 
 // wanted returns the statements of a case on the world's database.
 func (c statementCase) wanted(w *world) []string {
-	list := c.own
 	if w.db.Dialect == dialect.MySQL && c.mysql != nil {
-		list = c.mysql
+		return w.spelled(c.mysql)
 	}
+	return w.spelled(c.own)
+}
+
+// spelled returns a list of statements as they are on the world's database.
+func (w *world) spelled(list []string) []string {
 	var want []string
 	writer := false
 	for _, s := range list {
@@ -116,6 +121,8 @@ func TestStatements(t *testing.T) {
 		q := must(w.client.Project.Create().SetTitle("q").Save(ctx))(w)
 		u, v := w.user(ctx, "u"), w.user(ctx, "v")
 		no(w, w.client.Task.Update().SetOwner(u).Exec(ctx))
+		no(w, w.client.Vote.MapCreateBulk(make([]int, 1100), func(b *ent.VoteCreate, i int) { b.SetTopic(fmt.Sprint("many", i%3)) }).Exec(ctx),
+			w.client.Vote.Create().SetTopic("few").Exec(ctx))
 		site := uuid.New()
 		known := types.TokenID(1)
 		no(w, w.client.Token.Create().SetID(known).SetScope("s").SetName("n").SetSerial(1).Exec(ctx),
@@ -198,6 +205,21 @@ func TestStatements(t *testing.T) {
 				own: []string{"+BEGIN", "INSERT tasks", "+LOCK tasks", "+INSERT task_counter_journal", "+INSERT task_tier_counter_journal", "+COMMIT"},
 			},
 			{
+				name: "update of more rows than are locked at a time",
+				run: func(ctx context.Context, c *ent.Client) error {
+					return c.Vote.Update().Where(vote.TopicHasPrefix("many")).SetTopic("many more").Exec(ctx)
+				},
+				own: []string{"+BEGIN", "+LOCK votes", "+LOCK votes", "UPDATE votes", "+LOCK votes", "+UPDATE votes", "+INSERT vote_counter_journal", "+COMMIT"},
+			},
+			{
+				name: "delete, key pinned, rows only counted",
+				run: func(ctx context.Context, c *ent.Client) error {
+					_, err := c.Vote.Delete().Where(vote.Topic("few")).Exec(ctx)
+					return err
+				},
+				own: []string{"+BEGIN", "DELETE votes", "+INSERT vote_counter_journal", "+COMMIT"},
+			},
+			{
 				name: "delete, nothing refers to the rows",
 				run: func(ctx context.Context, c *ent.Client) error {
 					_, err := c.Attachment.Delete().Where(attachment.Order(1)).Exec(ctx)
@@ -225,6 +247,13 @@ func TestStatements(t *testing.T) {
 					return c.User.UpdateOneID(u.ID).AddReviewedIDs(tasks[2].ID).Exec(ctx)
 				},
 				own: []string{"BEGIN", "+LOCK tasks", "UPDATE tasks", "SELECT users", "+LOCK tasks", "+INSERT review_counter_journal", "COMMIT"},
+			},
+			{
+				name: "edges cleared from the other side",
+				run: func(ctx context.Context, c *ent.Client) error {
+					return c.User.UpdateOneID(u.ID).ClearReviewed().Exec(ctx)
+				},
+				own: []string{"BEGIN", "+LOCK users", "+LOCK tasks", "UPDATE tasks", "SELECT users", "+LOCK users", "+LOCK tasks", "+INSERT review_counter_journal", "COMMIT"},
 			},
 			{
 				name: "upsert of a new row",
@@ -262,6 +291,18 @@ func TestStatements(t *testing.T) {
 				own: []string{"+BEGIN", "+LOCK devices", "+SAVEPOINT", "INSERT devices", "+LOCK devices", "+RELEASE", "+LOCK devices", "+INSERT device_counter_journal", "+COMMIT"},
 			},
 			{
+				name: "upsert of rows of which some are there",
+				run: func(ctx context.Context, c *ent.Client) error {
+					return c.Device.MapCreateBulk(make([]int, 4), func(b *ent.DeviceCreate, i int) {
+						b.SetSite(site).SetSerial(fmt.Sprint("bulk", i+1)).SetLoad(3)
+					}).OnConflictColumns(device.FieldSerial).Update(func(u *ent.DeviceUpsert) { u.UpdateLoad() }).Exec(ctx)
+				},
+				own: []string{"+BEGIN", "+LOCK devices", "+SAVEPOINT", "INSERT devices", "+RELEASE", "+LOCK devices",
+					"+SAVEPOINT", "+INSERT devices", "+LOCK devices", "+RELEASE", "+LOCK devices", "+INSERT device_counter_journal", "+COMMIT"},
+				users: []string{"+LOCK devices", "+SAVEPOINT", "+SAVEPOINT", "INSERT devices", "+RELEASE", "+LOCK devices",
+					"+SAVEPOINT", "+INSERT devices", "+LOCK devices", "+RELEASE", "+RELEASE", "+LOCK devices"},
+			},
+			{
 				name: "upsert of a row that is there, several unique indexes",
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Token.Create().SetID(known).SetScope("s").SetName("n").SetSerial(1).SetUses(4).
@@ -282,7 +323,11 @@ func TestStatements(t *testing.T) {
 			w.tap.Reset()
 			tx := must(w.client.Tx(ctx))(w)
 			no(w, c.run(ctx, tx.Client()), tx.Rollback())
-			compare(" in a transaction", inTransaction(want))
+			inUsers := want
+			if c.users != nil {
+				inUsers = w.spelled(c.users)
+			}
+			compare(" in a transaction", inTransaction(inUsers))
 			no(w, c.run(ctx, w.client))
 			compare("", want)
 			w.exact(ctx)

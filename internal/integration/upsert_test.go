@@ -1,17 +1,18 @@
-//go:build integration
-
 package integration
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/entcounter/entcounter/internal/integration/ent"
+	"github.com/entcounter/entcounter/internal/integration/ent/badge"
 	"github.com/entcounter/entcounter/internal/integration/ent/device"
 	"github.com/entcounter/entcounter/internal/integration/ent/devicecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/membership"
@@ -249,5 +250,117 @@ func TestConcurrentUpserts(t *testing.T) {
 		if got := must(w.client.DeviceCounters.Read(ctx, devicecounters.Key{Site: site}))(t); got.Count != 2+2*4 {
 			t.Errorf("there are %d devices", got.Count)
 		}
+	})
+}
+
+// A column that some rows of a batch set is NULL in those that do not, in one
+// statement as in several.
+func TestBulkUpsertSetsTheSameColumnsInAllRows(t *testing.T) {
+	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
+		ctx := t.Context()
+		w := newWorld(t, db, params)
+		p, _ := w.project(ctx, "p", 0)
+		upsert := func(rows ...func(*ent.TaskCreate)) {
+			t.Helper()
+			no(t, w.client.Task.MapCreateBulk(rows, func(b *ent.TaskCreate, i int) { rows[i](b.SetProject(p)) }).
+				OnConflictColumns(task.FieldCode).UpdateNewValues().Exec(ctx))
+			w.exact(ctx)
+		}
+		row := func(code string) func(*ent.TaskCreate) { return func(b *ent.TaskCreate) { b.SetCode(code) } }
+		tier := func(code, tier string) func(*ent.TaskCreate) {
+			return func(b *ent.TaskCreate) { b.SetCode(code).SetTier(tier) }
+		}
+		tiers := func(want map[string]string) {
+			t.Helper()
+			got := make(map[string]string)
+			for _, x := range must(w.client.Task.Query().All(ctx))(t) {
+				got[*x.Code] = x.Tier
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("the tiers are %v, want %v", got, want)
+			}
+		}
+		upsert(tier("a", "gold"), tier("b", "gold"))
+		upsert(row("a"), tier("c", "silver"), row("d")) // one that is there, and two that are not
+		tiers(map[string]string{"a": "", "b": "gold", "c": "silver", "d": ""})
+		upsert(tier("a", "gold"), row("c"), row("c"), row("e")) // one of them twice
+		tiers(map[string]string{"a": "gold", "b": "gold", "c": "", "d": "", "e": ""})
+		upsert(row("f"), row("g")) // no row sets it
+		tiers(map[string]string{"a": "gold", "b": "gold", "c": "", "d": "", "e": "", "f": "free", "g": "free"})
+	})
+}
+
+// A bulk upsert that fails has changed nothing, however many statements it took.
+// The transaction goes on, is committed, and is exact.
+func TestBulkUpsertThatFailsHalfWay(t *testing.T) {
+	each(t, func(t *testing.T, db *testdb.Database, params map[string]string) {
+		ctx := t.Context()
+		w := newWorld(t, db, params)
+		p, tasks := w.project(ctx, "p", 3)
+		for i, x := range tasks {
+			no(t, x.Update().SetCode(fmt.Sprint("c", i)).Exec(ctx))
+		}
+		w.fold(ctx)
+		row := func(c *ent.Client, code string) *ent.TaskCreate {
+			return c.Task.Create().SetProject(p).SetCode(code).SetSize(1)
+		}
+		update := func(u *ent.TaskUpsert) { u.UpdateSize().UpdateOwnerID() }
+		attempts := map[string]func(c *ent.Client) error{
+			"the update of a row that is there, after an insert": func(c *ent.Client) error {
+				return c.Task.CreateBulk(row(c, "new"), row(c, "c0")).OnConflictColumns(task.FieldCode).
+					Update(func(u *ent.TaskUpsert) { u.UpdateSize().SetOwnerID(1 << 30) }).Exec(ctx)
+			},
+			"the second of two inserts": func(c *ent.Client) error {
+				return c.Task.CreateBulk(row(c, "new"), row(c, "newer").SetOwnerID(1<<30)).OnConflictColumns(task.FieldCode).Update(update).Exec(ctx)
+			},
+			"one of rows that meet each other": func(c *ent.Client) error {
+				return c.Task.CreateBulk(row(c, "new"), row(c, "c1"), row(c, "new"), row(c, "newer").SetOwnerID(1<<30)).
+					OnConflictColumns(task.FieldCode).Update(update).Exec(ctx)
+			},
+			"one row": func(c *ent.Client) error {
+				return row(c, "c2").OnConflictColumns(task.FieldCode).Update(func(u *ent.TaskUpsert) { u.SetOwnerID(1 << 30) }).Exec(ctx)
+			},
+		}
+		for name, attempt := range attempts {
+			before := must(w.client.Task.Query().Count(ctx))(t)
+			if err := attempt(w.client); !ent.IsConstraintError(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+			w.exact(ctx)
+			tx := must(w.client.Tx(ctx))(t)
+			no(t, tx.Task.Create().SetProject(p).SetSize(7).Exec(ctx))
+			if db.Dialect == dialect.Postgres { // which takes nothing after an error
+				must(tx.ExecContext(ctx, "SAVEPOINT mine"))(t)
+			}
+			if err := attempt(tx.Client()); !ent.IsConstraintError(err) {
+				t.Errorf("%s, in a transaction: %v", name, err)
+			}
+			if db.Dialect == dialect.Postgres {
+				must(tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT mine"))(t)
+			}
+			if err := errors.Join(tx.Task.UpdateOneID(tasks[0].ID).AddSize(1).Exec(ctx), tx.Commit()); err != nil {
+				t.Errorf("%s: the transaction does not go on: %v", name, err)
+			}
+			if after := must(w.client.Task.Query().Count(ctx))(t); after != before+1 {
+				t.Errorf("%s left %d rows", name, after-before-1)
+			}
+			w.exact(ctx)
+		}
+	})
+}
+
+// Ids that are given for all rows of a bulk, beside a column whose value the
+// database computes: the rows are read back by the ids given.
+func TestBulkCreateWithGivenIDs(t *testing.T) {
+	with(t, func(ctx context.Context, w *world) {
+		ids := []int{7000, 5, 123_456}
+		create := func(b *ent.BadgeCreate, i int) { b.SetID(ids[i]).SetName(fmt.Sprint(i)) }
+		no(w, w.client.Badge.MapCreateBulk(ids, create).Exec(ctx))
+		w.journalled(ctx, "Badge", "plain: 3 9")
+		ids = []int{8000, 6, 5, 123_457} // one that is there
+		no(w, w.client.Badge.MapCreateBulk(ids, create).OnConflictColumns(badge.FieldID).Ignore().Exec(ctx))
+		w.journalled(ctx, "Badge", "plain: 3 9")
+		no(w, w.client.Badge.Create().SetID(9).SetName("n").Exec(ctx), w.client.Badge.Create().SetName("n").Exec(ctx))
+		w.exact(ctx)
 	})
 }

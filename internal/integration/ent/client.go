@@ -17,6 +17,7 @@ import (
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 	"github.com/entcounter/entcounter/internal/integration/ent/attachment"
+	"github.com/entcounter/entcounter/internal/integration/ent/badge"
 	"github.com/entcounter/entcounter/internal/integration/ent/blob"
 	"github.com/entcounter/entcounter/internal/integration/ent/card"
 	"github.com/entcounter/entcounter/internal/integration/ent/device"
@@ -26,11 +27,14 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/memo"
 	"github.com/entcounter/entcounter/internal/integration/ent/node"
 	"github.com/entcounter/entcounter/internal/integration/ent/project"
+	"github.com/entcounter/entcounter/internal/integration/ent/route"
+	"github.com/entcounter/entcounter/internal/integration/ent/stop"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/team"
 	"github.com/entcounter/entcounter/internal/integration/ent/tenant"
 	"github.com/entcounter/entcounter/internal/integration/ent/token"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
 
 	stdsql "database/sql"
 )
@@ -44,6 +48,8 @@ type Client struct {
 	AttachmentCounters *AttachmentCountersClient
 	// UploadCounters is the client for interacting with the UploadCounters builders.
 	UploadCounters *UploadCountersClient
+	// BadgeCounters is the client for interacting with the BadgeCounters builders.
+	BadgeCounters *BadgeCountersClient
 	// BlobCounters is the client for interacting with the BlobCounters builders.
 	BlobCounters *BlobCountersClient
 	// CardCounters is the client for interacting with the CardCounters builders.
@@ -62,6 +68,8 @@ type Client struct {
 	ChildCounters *ChildCountersClient
 	// KindCounters is the client for interacting with the KindCounters builders.
 	KindCounters *KindCountersClient
+	// StopCounters is the client for interacting with the StopCounters builders.
+	StopCounters *StopCountersClient
 	// TaskTierCounters is the client for interacting with the TaskTierCounters builders.
 	TaskTierCounters *TaskTierCountersClient
 	// TaskCounters is the client for interacting with the TaskCounters builders.
@@ -78,8 +86,12 @@ type Client struct {
 	MarriageCounters *MarriageCountersClient
 	// TenantUserCounters is the client for interacting with the TenantUserCounters builders.
 	TenantUserCounters *TenantUserCountersClient
+	// VoteCounters is the client for interacting with the VoteCounters builders.
+	VoteCounters *VoteCountersClient
 	// Attachment is the client for interacting with the Attachment builders.
 	Attachment *AttachmentClient
+	// Badge is the client for interacting with the Badge builders.
+	Badge *BadgeClient
 	// Blob is the client for interacting with the Blob builders.
 	Blob *BlobClient
 	// Card is the client for interacting with the Card builders.
@@ -96,6 +108,10 @@ type Client struct {
 	Node *NodeClient
 	// Project is the client for interacting with the Project builders.
 	Project *ProjectClient
+	// Route is the client for interacting with the Route builders.
+	Route *RouteClient
+	// Stop is the client for interacting with the Stop builders.
+	Stop *StopClient
 	// Task is the client for interacting with the Task builders.
 	Task *TaskClient
 	// Team is the client for interacting with the Team builders.
@@ -106,6 +122,8 @@ type Client struct {
 	Token *TokenClient
 	// User is the client for interacting with the User builders.
 	User *UserClient
+	// Vote is the client for interacting with the Vote builders.
+	Vote *VoteClient
 }
 
 // NewClient creates a new client configured with the given options.
@@ -119,6 +137,7 @@ func (c *Client) init() {
 	c.Schema = migrate.NewSchema(c.driver)
 	c.AttachmentCounters = NewAttachmentCountersClient(c.config)
 	c.UploadCounters = NewUploadCountersClient(c.config)
+	c.BadgeCounters = NewBadgeCountersClient(c.config)
 	c.BlobCounters = NewBlobCountersClient(c.config)
 	c.CardCounters = NewCardCountersClient(c.config)
 	c.CardColorCounters = NewCardColorCountersClient(c.config)
@@ -128,6 +147,7 @@ func (c *Client) init() {
 	c.MemoCounters = NewMemoCountersClient(c.config)
 	c.ChildCounters = NewChildCountersClient(c.config)
 	c.KindCounters = NewKindCountersClient(c.config)
+	c.StopCounters = NewStopCountersClient(c.config)
 	c.TaskTierCounters = NewTaskTierCountersClient(c.config)
 	c.TaskCounters = NewTaskCountersClient(c.config)
 	c.OwnerCounters = NewOwnerCountersClient(c.config)
@@ -136,7 +156,9 @@ func (c *Client) init() {
 	c.TokenNameCounters = NewTokenNameCountersClient(c.config)
 	c.MarriageCounters = NewMarriageCountersClient(c.config)
 	c.TenantUserCounters = NewTenantUserCountersClient(c.config)
+	c.VoteCounters = NewVoteCountersClient(c.config)
 	c.Attachment = NewAttachmentClient(c.config)
+	c.Badge = NewBadgeClient(c.config)
 	c.Blob = NewBlobClient(c.config)
 	c.Card = NewCardClient(c.config)
 	c.Device = NewDeviceClient(c.config)
@@ -145,11 +167,14 @@ func (c *Client) init() {
 	c.Memo = NewMemoClient(c.config)
 	c.Node = NewNodeClient(c.config)
 	c.Project = NewProjectClient(c.config)
+	c.Route = NewRouteClient(c.config)
+	c.Stop = NewStopClient(c.config)
 	c.Task = NewTaskClient(c.config)
 	c.Team = NewTeamClient(c.config)
 	c.Tenant = NewTenantClient(c.config)
 	c.Token = NewTokenClient(c.config)
 	c.User = NewUserClient(c.config)
+	c.Vote = NewVoteClient(c.config)
 }
 
 type (
@@ -244,6 +269,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		config:             cfg,
 		AttachmentCounters: NewAttachmentCountersClient(cfg),
 		UploadCounters:     NewUploadCountersClient(cfg),
+		BadgeCounters:      NewBadgeCountersClient(cfg),
 		BlobCounters:       NewBlobCountersClient(cfg),
 		CardCounters:       NewCardCountersClient(cfg),
 		CardColorCounters:  NewCardColorCountersClient(cfg),
@@ -253,6 +279,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		MemoCounters:       NewMemoCountersClient(cfg),
 		ChildCounters:      NewChildCountersClient(cfg),
 		KindCounters:       NewKindCountersClient(cfg),
+		StopCounters:       NewStopCountersClient(cfg),
 		TaskTierCounters:   NewTaskTierCountersClient(cfg),
 		TaskCounters:       NewTaskCountersClient(cfg),
 		OwnerCounters:      NewOwnerCountersClient(cfg),
@@ -261,7 +288,9 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		TokenNameCounters:  NewTokenNameCountersClient(cfg),
 		MarriageCounters:   NewMarriageCountersClient(cfg),
 		TenantUserCounters: NewTenantUserCountersClient(cfg),
+		VoteCounters:       NewVoteCountersClient(cfg),
 		Attachment:         NewAttachmentClient(cfg),
+		Badge:              NewBadgeClient(cfg),
 		Blob:               NewBlobClient(cfg),
 		Card:               NewCardClient(cfg),
 		Device:             NewDeviceClient(cfg),
@@ -270,11 +299,14 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		Memo:               NewMemoClient(cfg),
 		Node:               NewNodeClient(cfg),
 		Project:            NewProjectClient(cfg),
+		Route:              NewRouteClient(cfg),
+		Stop:               NewStopClient(cfg),
 		Task:               NewTaskClient(cfg),
 		Team:               NewTeamClient(cfg),
 		Tenant:             NewTenantClient(cfg),
 		Token:              NewTokenClient(cfg),
 		User:               NewUserClient(cfg),
+		Vote:               NewVoteClient(cfg),
 	}, nil
 }
 
@@ -296,6 +328,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		config:             cfg,
 		AttachmentCounters: NewAttachmentCountersClient(cfg),
 		UploadCounters:     NewUploadCountersClient(cfg),
+		BadgeCounters:      NewBadgeCountersClient(cfg),
 		BlobCounters:       NewBlobCountersClient(cfg),
 		CardCounters:       NewCardCountersClient(cfg),
 		CardColorCounters:  NewCardColorCountersClient(cfg),
@@ -305,6 +338,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		MemoCounters:       NewMemoCountersClient(cfg),
 		ChildCounters:      NewChildCountersClient(cfg),
 		KindCounters:       NewKindCountersClient(cfg),
+		StopCounters:       NewStopCountersClient(cfg),
 		TaskTierCounters:   NewTaskTierCountersClient(cfg),
 		TaskCounters:       NewTaskCountersClient(cfg),
 		OwnerCounters:      NewOwnerCountersClient(cfg),
@@ -313,7 +347,9 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		TokenNameCounters:  NewTokenNameCountersClient(cfg),
 		MarriageCounters:   NewMarriageCountersClient(cfg),
 		TenantUserCounters: NewTenantUserCountersClient(cfg),
+		VoteCounters:       NewVoteCountersClient(cfg),
 		Attachment:         NewAttachmentClient(cfg),
+		Badge:              NewBadgeClient(cfg),
 		Blob:               NewBlobClient(cfg),
 		Card:               NewCardClient(cfg),
 		Device:             NewDeviceClient(cfg),
@@ -322,11 +358,14 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		Memo:               NewMemoClient(cfg),
 		Node:               NewNodeClient(cfg),
 		Project:            NewProjectClient(cfg),
+		Route:              NewRouteClient(cfg),
+		Stop:               NewStopClient(cfg),
 		Task:               NewTaskClient(cfg),
 		Team:               NewTeamClient(cfg),
 		Tenant:             NewTenantClient(cfg),
 		Token:              NewTokenClient(cfg),
 		User:               NewUserClient(cfg),
+		Vote:               NewVoteClient(cfg),
 	}, nil
 }
 
@@ -356,8 +395,9 @@ func (c *Client) Close() error {
 // In order to add hooks to a specific client, call: `client.Node.Use(...)`.
 func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
-		c.Attachment, c.Blob, c.Card, c.Device, c.Folder, c.Membership, c.Memo, c.Node,
-		c.Project, c.Task, c.Team, c.Tenant, c.Token, c.User,
+		c.Attachment, c.Badge, c.Blob, c.Card, c.Device, c.Folder, c.Membership, c.Memo,
+		c.Node, c.Project, c.Route, c.Stop, c.Task, c.Team, c.Tenant, c.Token, c.User,
+		c.Vote,
 	} {
 		n.Use(hooks...)
 	}
@@ -367,13 +407,14 @@ func (c *Client) Use(hooks ...Hook) {
 // In order to add interceptors to a specific client, call: `client.Node.Intercept(...)`.
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
-		c.AttachmentCounters, c.UploadCounters, c.BlobCounters, c.CardCounters,
-		c.CardColorCounters, c.DeviceCounters, c.FolderCounters, c.MemberCounters,
-		c.MemoCounters, c.ChildCounters, c.KindCounters, c.TaskTierCounters,
-		c.TaskCounters, c.OwnerCounters, c.ReviewCounters, c.TokenCounters,
-		c.TokenNameCounters, c.MarriageCounters, c.TenantUserCounters, c.Attachment,
-		c.Blob, c.Card, c.Device, c.Folder, c.Membership, c.Memo, c.Node, c.Project,
-		c.Task, c.Team, c.Tenant, c.Token, c.User,
+		c.AttachmentCounters, c.UploadCounters, c.BadgeCounters, c.BlobCounters,
+		c.CardCounters, c.CardColorCounters, c.DeviceCounters, c.FolderCounters,
+		c.MemberCounters, c.MemoCounters, c.ChildCounters, c.KindCounters,
+		c.StopCounters, c.TaskTierCounters, c.TaskCounters, c.OwnerCounters,
+		c.ReviewCounters, c.TokenCounters, c.TokenNameCounters, c.MarriageCounters,
+		c.TenantUserCounters, c.VoteCounters, c.Attachment, c.Badge, c.Blob, c.Card,
+		c.Device, c.Folder, c.Membership, c.Memo, c.Node, c.Project, c.Route, c.Stop,
+		c.Task, c.Team, c.Tenant, c.Token, c.User, c.Vote,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -384,6 +425,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 	switch m := m.(type) {
 	case *AttachmentMutation:
 		return c.Attachment.mutate(ctx, m)
+	case *BadgeMutation:
+		return c.Badge.mutate(ctx, m)
 	case *BlobMutation:
 		return c.Blob.mutate(ctx, m)
 	case *CardMutation:
@@ -400,6 +443,10 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Node.mutate(ctx, m)
 	case *ProjectMutation:
 		return c.Project.mutate(ctx, m)
+	case *RouteMutation:
+		return c.Route.mutate(ctx, m)
+	case *StopMutation:
+		return c.Stop.mutate(ctx, m)
 	case *TaskMutation:
 		return c.Task.mutate(ctx, m)
 	case *TeamMutation:
@@ -410,6 +457,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Token.mutate(ctx, m)
 	case *UserMutation:
 		return c.User.mutate(ctx, m)
+	case *VoteMutation:
+		return c.Vote.mutate(ctx, m)
 	default:
 		return nil, fmt.Errorf("ent: unknown mutation type %T", m)
 	}
@@ -473,6 +522,36 @@ func (c *UploadCountersClient) Query() *UploadCountersQuery {
 // Interceptors returns the client interceptors.
 func (c *UploadCountersClient) Interceptors() []Interceptor {
 	return c.inters.UploadCounters
+}
+
+// BadgeCountersClient is a client for the BadgeCounters schema.
+type BadgeCountersClient struct {
+	config
+}
+
+// NewBadgeCountersClient returns a client for the BadgeCounters from the given config.
+func NewBadgeCountersClient(c config) *BadgeCountersClient {
+	return &BadgeCountersClient{config: c}
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `badgecounters.Intercept(f(g(h())))`.
+func (c *BadgeCountersClient) Intercept(interceptors ...Interceptor) {
+	c.inters.BadgeCounters = append(c.inters.BadgeCounters, interceptors...)
+}
+
+// Query returns a query builder for BadgeCounters.
+func (c *BadgeCountersClient) Query() *BadgeCountersQuery {
+	return &BadgeCountersQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeBadgeCounters},
+		inters: c.Interceptors(),
+	}
+}
+
+// Interceptors returns the client interceptors.
+func (c *BadgeCountersClient) Interceptors() []Interceptor {
+	return c.inters.BadgeCounters
 }
 
 // BlobCountersClient is a client for the BlobCounters schema.
@@ -745,6 +824,36 @@ func (c *KindCountersClient) Interceptors() []Interceptor {
 	return c.inters.KindCounters
 }
 
+// StopCountersClient is a client for the StopCounters schema.
+type StopCountersClient struct {
+	config
+}
+
+// NewStopCountersClient returns a client for the StopCounters from the given config.
+func NewStopCountersClient(c config) *StopCountersClient {
+	return &StopCountersClient{config: c}
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `stopcounters.Intercept(f(g(h())))`.
+func (c *StopCountersClient) Intercept(interceptors ...Interceptor) {
+	c.inters.StopCounters = append(c.inters.StopCounters, interceptors...)
+}
+
+// Query returns a query builder for StopCounters.
+func (c *StopCountersClient) Query() *StopCountersQuery {
+	return &StopCountersQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeStopCounters},
+		inters: c.Interceptors(),
+	}
+}
+
+// Interceptors returns the client interceptors.
+func (c *StopCountersClient) Interceptors() []Interceptor {
+	return c.inters.StopCounters
+}
+
 // TaskTierCountersClient is a client for the TaskTierCounters schema.
 type TaskTierCountersClient struct {
 	config
@@ -985,6 +1094,36 @@ func (c *TenantUserCountersClient) Interceptors() []Interceptor {
 	return c.inters.TenantUserCounters
 }
 
+// VoteCountersClient is a client for the VoteCounters schema.
+type VoteCountersClient struct {
+	config
+}
+
+// NewVoteCountersClient returns a client for the VoteCounters from the given config.
+func NewVoteCountersClient(c config) *VoteCountersClient {
+	return &VoteCountersClient{config: c}
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `votecounters.Intercept(f(g(h())))`.
+func (c *VoteCountersClient) Intercept(interceptors ...Interceptor) {
+	c.inters.VoteCounters = append(c.inters.VoteCounters, interceptors...)
+}
+
+// Query returns a query builder for VoteCounters.
+func (c *VoteCountersClient) Query() *VoteCountersQuery {
+	return &VoteCountersQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeVoteCounters},
+		inters: c.Interceptors(),
+	}
+}
+
+// Interceptors returns the client interceptors.
+func (c *VoteCountersClient) Interceptors() []Interceptor {
+	return c.inters.VoteCounters
+}
+
 // AttachmentClient is a client for the Attachment schema.
 type AttachmentClient struct {
 	config
@@ -1147,6 +1286,139 @@ func (c *AttachmentClient) mutate(ctx context.Context, m *AttachmentMutation) (V
 		return (&AttachmentDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
 		return nil, fmt.Errorf("ent: unknown Attachment mutation op: %q", m.Op())
+	}
+}
+
+// BadgeClient is a client for the Badge schema.
+type BadgeClient struct {
+	config
+}
+
+// NewBadgeClient returns a client for the Badge from the given config.
+func NewBadgeClient(c config) *BadgeClient {
+	return &BadgeClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `badge.Hooks(f(g(h())))`.
+func (c *BadgeClient) Use(hooks ...Hook) {
+	c.hooks.Badge = append(c.hooks.Badge, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `badge.Intercept(f(g(h())))`.
+func (c *BadgeClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Badge = append(c.inters.Badge, interceptors...)
+}
+
+// Create returns a builder for creating a Badge entity.
+func (c *BadgeClient) Create() *BadgeCreate {
+	mutation := newBadgeMutation(c.config, OpCreate)
+	return &BadgeCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Badge entities.
+func (c *BadgeClient) CreateBulk(builders ...*BadgeCreate) *BadgeCreateBulk {
+	return &BadgeCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *BadgeClient) MapCreateBulk(slice any, setFunc func(*BadgeCreate, int)) *BadgeCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &BadgeCreateBulk{err: fmt.Errorf("calling to BadgeClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*BadgeCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &BadgeCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Badge.
+func (c *BadgeClient) Update() *BadgeUpdate {
+	mutation := newBadgeMutation(c.config, OpUpdate)
+	return &BadgeUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *BadgeClient) UpdateOne(_m *Badge) *BadgeUpdateOne {
+	mutation := newBadgeMutation(c.config, OpUpdateOne, withBadge(_m))
+	return &BadgeUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *BadgeClient) UpdateOneID(id int) *BadgeUpdateOne {
+	mutation := newBadgeMutation(c.config, OpUpdateOne, withBadgeID(id))
+	return &BadgeUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Badge.
+func (c *BadgeClient) Delete() *BadgeDelete {
+	mutation := newBadgeMutation(c.config, OpDelete)
+	return &BadgeDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *BadgeClient) DeleteOne(_m *Badge) *BadgeDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *BadgeClient) DeleteOneID(id int) *BadgeDeleteOne {
+	builder := c.Delete().Where(badge.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &BadgeDeleteOne{builder}
+}
+
+// Query returns a query builder for Badge.
+func (c *BadgeClient) Query() *BadgeQuery {
+	return &BadgeQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeBadge},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Badge entity by its id.
+func (c *BadgeClient) Get(ctx context.Context, id int) (*Badge, error) {
+	return c.Query().Where(badge.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *BadgeClient) GetX(ctx context.Context, id int) *Badge {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *BadgeClient) Hooks() []Hook {
+	return c.hooks.Badge
+}
+
+// Interceptors returns the client interceptors.
+func (c *BadgeClient) Interceptors() []Interceptor {
+	return c.inters.Badge
+}
+
+func (c *BadgeClient) mutate(ctx context.Context, m *BadgeMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&BadgeCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&BadgeUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&BadgeUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&BadgeDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Badge mutation op: %q", m.Op())
 	}
 }
 
@@ -2311,6 +2583,336 @@ func (c *ProjectClient) mutate(ctx context.Context, m *ProjectMutation) (Value, 
 	}
 }
 
+// RouteClient is a client for the Route schema.
+type RouteClient struct {
+	config
+}
+
+// NewRouteClient returns a client for the Route from the given config.
+func NewRouteClient(c config) *RouteClient {
+	return &RouteClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `route.Hooks(f(g(h())))`.
+func (c *RouteClient) Use(hooks ...Hook) {
+	c.hooks.Route = append(c.hooks.Route, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `route.Intercept(f(g(h())))`.
+func (c *RouteClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Route = append(c.inters.Route, interceptors...)
+}
+
+// Create returns a builder for creating a Route entity.
+func (c *RouteClient) Create() *RouteCreate {
+	mutation := newRouteMutation(c.config, OpCreate)
+	return &RouteCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Route entities.
+func (c *RouteClient) CreateBulk(builders ...*RouteCreate) *RouteCreateBulk {
+	return &RouteCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *RouteClient) MapCreateBulk(slice any, setFunc func(*RouteCreate, int)) *RouteCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &RouteCreateBulk{err: fmt.Errorf("calling to RouteClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*RouteCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &RouteCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Route.
+func (c *RouteClient) Update() *RouteUpdate {
+	mutation := newRouteMutation(c.config, OpUpdate)
+	return &RouteUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *RouteClient) UpdateOne(_m *Route) *RouteUpdateOne {
+	mutation := newRouteMutation(c.config, OpUpdateOne, withRoute(_m))
+	return &RouteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *RouteClient) UpdateOneID(id int) *RouteUpdateOne {
+	mutation := newRouteMutation(c.config, OpUpdateOne, withRouteID(id))
+	return &RouteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Route.
+func (c *RouteClient) Delete() *RouteDelete {
+	mutation := newRouteMutation(c.config, OpDelete)
+	return &RouteDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *RouteClient) DeleteOne(_m *Route) *RouteDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *RouteClient) DeleteOneID(id int) *RouteDeleteOne {
+	builder := c.Delete().Where(route.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &RouteDeleteOne{builder}
+}
+
+// Query returns a query builder for Route.
+func (c *RouteClient) Query() *RouteQuery {
+	return &RouteQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeRoute},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Route entity by its id.
+func (c *RouteClient) Get(ctx context.Context, id int) (*Route, error) {
+	return c.Query().Where(route.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *RouteClient) GetX(ctx context.Context, id int) *Route {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryStops queries the stops edge of a Route.
+func (c *RouteClient) QueryStops(_m *Route) *StopQuery {
+	query := (&StopClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(route.Table, route.FieldID, id),
+			sqlgraph.To(stop.Table, stop.FieldID),
+			sqlgraph.Edge(sqlgraph.O2M, false, route.StopsTable, route.StopsColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *RouteClient) Hooks() []Hook {
+	return c.hooks.Route
+}
+
+// Interceptors returns the client interceptors.
+func (c *RouteClient) Interceptors() []Interceptor {
+	return c.inters.Route
+}
+
+func (c *RouteClient) mutate(ctx context.Context, m *RouteMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&RouteCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&RouteUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&RouteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&RouteDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Route mutation op: %q", m.Op())
+	}
+}
+
+// StopClient is a client for the Stop schema.
+type StopClient struct {
+	config
+}
+
+// NewStopClient returns a client for the Stop from the given config.
+func NewStopClient(c config) *StopClient {
+	return &StopClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `stop.Hooks(f(g(h())))`.
+func (c *StopClient) Use(hooks ...Hook) {
+	c.hooks.Stop = append(c.hooks.Stop, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `stop.Intercept(f(g(h())))`.
+func (c *StopClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Stop = append(c.inters.Stop, interceptors...)
+}
+
+// Create returns a builder for creating a Stop entity.
+func (c *StopClient) Create() *StopCreate {
+	mutation := newStopMutation(c.config, OpCreate)
+	return &StopCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Stop entities.
+func (c *StopClient) CreateBulk(builders ...*StopCreate) *StopCreateBulk {
+	return &StopCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *StopClient) MapCreateBulk(slice any, setFunc func(*StopCreate, int)) *StopCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &StopCreateBulk{err: fmt.Errorf("calling to StopClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*StopCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &StopCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Stop.
+func (c *StopClient) Update() *StopUpdate {
+	mutation := newStopMutation(c.config, OpUpdate)
+	return &StopUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *StopClient) UpdateOne(_m *Stop) *StopUpdateOne {
+	mutation := newStopMutation(c.config, OpUpdateOne, withStop(_m))
+	return &StopUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *StopClient) UpdateOneID(id int) *StopUpdateOne {
+	mutation := newStopMutation(c.config, OpUpdateOne, withStopID(id))
+	return &StopUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Stop.
+func (c *StopClient) Delete() *StopDelete {
+	mutation := newStopMutation(c.config, OpDelete)
+	return &StopDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *StopClient) DeleteOne(_m *Stop) *StopDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *StopClient) DeleteOneID(id int) *StopDeleteOne {
+	builder := c.Delete().Where(stop.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &StopDeleteOne{builder}
+}
+
+// Query returns a query builder for Stop.
+func (c *StopClient) Query() *StopQuery {
+	return &StopQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeStop},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Stop entity by its id.
+func (c *StopClient) Get(ctx context.Context, id int) (*Stop, error) {
+	return c.Query().Where(stop.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *StopClient) GetX(ctx context.Context, id int) *Stop {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// QueryRoute queries the route edge of a Stop.
+func (c *StopClient) QueryRoute(_m *Stop) *RouteQuery {
+	query := (&RouteClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(stop.Table, stop.FieldID, id),
+			sqlgraph.To(route.Table, route.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, true, stop.RouteTable, stop.RouteColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// QueryFeeders queries the feeders edge of a Stop.
+func (c *StopClient) QueryFeeders(_m *Stop) *StopQuery {
+	query := (&StopClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(stop.Table, stop.FieldID, id),
+			sqlgraph.To(stop.Table, stop.FieldID),
+			sqlgraph.Edge(sqlgraph.O2M, false, stop.FeedersTable, stop.FeedersColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// QueryNext queries the next edge of a Stop.
+func (c *StopClient) QueryNext(_m *Stop) *StopQuery {
+	query := (&StopClient{config: c.config}).Query()
+	query.path = func(context.Context) (fromV *sql.Selector, _ error) {
+		id := _m.ID
+		step := sqlgraph.NewStep(
+			sqlgraph.From(stop.Table, stop.FieldID, id),
+			sqlgraph.To(stop.Table, stop.FieldID),
+			sqlgraph.Edge(sqlgraph.M2O, true, stop.NextTable, stop.NextColumn),
+		)
+		fromV = sqlgraph.Neighbors(_m.driver.Dialect(), step)
+		return fromV, nil
+	}
+	return query
+}
+
+// Hooks returns the client hooks.
+func (c *StopClient) Hooks() []Hook {
+	return c.hooks.Stop
+}
+
+// Interceptors returns the client interceptors.
+func (c *StopClient) Interceptors() []Interceptor {
+	return c.inters.Stop
+}
+
+func (c *StopClient) mutate(ctx context.Context, m *StopMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&StopCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&StopUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&StopUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&StopDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Stop mutation op: %q", m.Op())
+	}
+}
+
 // TaskClient is a client for the Task schema.
 type TaskClient struct {
 	config
@@ -3264,20 +3866,153 @@ func (c *UserClient) mutate(ctx context.Context, m *UserMutation) (Value, error)
 	}
 }
 
+// VoteClient is a client for the Vote schema.
+type VoteClient struct {
+	config
+}
+
+// NewVoteClient returns a client for the Vote from the given config.
+func NewVoteClient(c config) *VoteClient {
+	return &VoteClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `vote.Hooks(f(g(h())))`.
+func (c *VoteClient) Use(hooks ...Hook) {
+	c.hooks.Vote = append(c.hooks.Vote, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `vote.Intercept(f(g(h())))`.
+func (c *VoteClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Vote = append(c.inters.Vote, interceptors...)
+}
+
+// Create returns a builder for creating a Vote entity.
+func (c *VoteClient) Create() *VoteCreate {
+	mutation := newVoteMutation(c.config, OpCreate)
+	return &VoteCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Vote entities.
+func (c *VoteClient) CreateBulk(builders ...*VoteCreate) *VoteCreateBulk {
+	return &VoteCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *VoteClient) MapCreateBulk(slice any, setFunc func(*VoteCreate, int)) *VoteCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &VoteCreateBulk{err: fmt.Errorf("calling to VoteClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*VoteCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &VoteCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Vote.
+func (c *VoteClient) Update() *VoteUpdate {
+	mutation := newVoteMutation(c.config, OpUpdate)
+	return &VoteUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *VoteClient) UpdateOne(_m *Vote) *VoteUpdateOne {
+	mutation := newVoteMutation(c.config, OpUpdateOne, withVote(_m))
+	return &VoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *VoteClient) UpdateOneID(id int) *VoteUpdateOne {
+	mutation := newVoteMutation(c.config, OpUpdateOne, withVoteID(id))
+	return &VoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Vote.
+func (c *VoteClient) Delete() *VoteDelete {
+	mutation := newVoteMutation(c.config, OpDelete)
+	return &VoteDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *VoteClient) DeleteOne(_m *Vote) *VoteDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *VoteClient) DeleteOneID(id int) *VoteDeleteOne {
+	builder := c.Delete().Where(vote.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &VoteDeleteOne{builder}
+}
+
+// Query returns a query builder for Vote.
+func (c *VoteClient) Query() *VoteQuery {
+	return &VoteQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeVote},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Vote entity by its id.
+func (c *VoteClient) Get(ctx context.Context, id int) (*Vote, error) {
+	return c.Query().Where(vote.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *VoteClient) GetX(ctx context.Context, id int) *Vote {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *VoteClient) Hooks() []Hook {
+	return c.hooks.Vote
+}
+
+// Interceptors returns the client interceptors.
+func (c *VoteClient) Interceptors() []Interceptor {
+	return c.inters.Vote
+}
+
+func (c *VoteClient) mutate(ctx context.Context, m *VoteMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&VoteCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&VoteUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&VoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&VoteDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Vote mutation op: %q", m.Op())
+	}
+}
+
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		Attachment, Blob, Card, Device, Folder, Membership, Memo, Node, Project, Task,
-		Team, Tenant, Token, User []ent.Hook
+		Attachment, Badge, Blob, Card, Device, Folder, Membership, Memo, Node, Project,
+		Route, Stop, Task, Team, Tenant, Token, User, Vote []ent.Hook
 	}
 	inters struct {
-		AttachmentCounters, UploadCounters, BlobCounters, CardCounters,
+		AttachmentCounters, UploadCounters, BadgeCounters, BlobCounters, CardCounters,
 		CardColorCounters, DeviceCounters, FolderCounters, MemberCounters,
-		MemoCounters, ChildCounters, KindCounters, TaskTierCounters, TaskCounters,
-		OwnerCounters, ReviewCounters, TokenCounters, TokenNameCounters,
-		MarriageCounters, TenantUserCounters, Attachment, Blob, Card, Device, Folder,
-		Membership, Memo, Node, Project, Task, Team, Tenant, Token,
-		User []ent.Interceptor
+		MemoCounters, ChildCounters, KindCounters, StopCounters, TaskTierCounters,
+		TaskCounters, OwnerCounters, ReviewCounters, TokenCounters, TokenNameCounters,
+		MarriageCounters, TenantUserCounters, VoteCounters, Attachment, Badge, Blob,
+		Card, Device, Folder, Membership, Memo, Node, Project, Route, Stop, Task, Team,
+		Tenant, Token, User, Vote []ent.Interceptor
 	}
 )
 

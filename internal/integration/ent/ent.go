@@ -13,6 +13,8 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"github.com/entcounter/entcounter/internal/integration/ent/attachment"
 	"github.com/entcounter/entcounter/internal/integration/ent/attachmentcounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/badge"
+	"github.com/entcounter/entcounter/internal/integration/ent/badgecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/blob"
 	"github.com/entcounter/entcounter/internal/integration/ent/blobcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/card"
@@ -34,6 +36,9 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/ownercounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/project"
 	"github.com/entcounter/entcounter/internal/integration/ent/reviewcounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/route"
+	"github.com/entcounter/entcounter/internal/integration/ent/stop"
+	"github.com/entcounter/entcounter/internal/integration/ent/stopcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/taskcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/tasktiercounters"
@@ -45,6 +50,8 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/tokennamecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/uploadcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
+	"github.com/entcounter/entcounter/internal/integration/ent/votecounters"
 )
 
 // ent aliases to avoid import conflicts in user's code.
@@ -107,6 +114,7 @@ func checkColumn(t, c string) error {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
 			attachmentcounters.Table: attachmentcounters.ValidColumn,
 			uploadcounters.Table:     uploadcounters.ValidColumn,
+			badgecounters.Table:      badgecounters.ValidColumn,
 			blobcounters.Table:       blobcounters.ValidColumn,
 			cardcounters.Table:       cardcounters.ValidColumn,
 			cardcolorcounters.Table:  cardcolorcounters.ValidColumn,
@@ -116,6 +124,7 @@ func checkColumn(t, c string) error {
 			memocounters.Table:       memocounters.ValidColumn,
 			childcounters.Table:      childcounters.ValidColumn,
 			kindcounters.Table:       kindcounters.ValidColumn,
+			stopcounters.Table:       stopcounters.ValidColumn,
 			tasktiercounters.Table:   tasktiercounters.ValidColumn,
 			taskcounters.Table:       taskcounters.ValidColumn,
 			ownercounters.Table:      ownercounters.ValidColumn,
@@ -124,7 +133,9 @@ func checkColumn(t, c string) error {
 			tokennamecounters.Table:  tokennamecounters.ValidColumn,
 			marriagecounters.Table:   marriagecounters.ValidColumn,
 			tenantusercounters.Table: tenantusercounters.ValidColumn,
+			votecounters.Table:       votecounters.ValidColumn,
 			attachment.Table:         attachment.ValidColumn,
+			badge.Table:              badge.ValidColumn,
 			blob.Table:               blob.ValidColumn,
 			card.Table:               card.ValidColumn,
 			device.Table:             device.ValidColumn,
@@ -133,11 +144,14 @@ func checkColumn(t, c string) error {
 			memo.Table:               memo.ValidColumn,
 			node.Table:               node.ValidColumn,
 			project.Table:            project.ValidColumn,
+			route.Table:              route.ValidColumn,
+			stop.Table:               stop.ValidColumn,
 			task.Table:               task.ValidColumn,
 			team.Table:               team.ValidColumn,
 			tenant.Table:             tenant.ValidColumn,
 			token.Table:              token.ValidColumn,
 			user.Table:               user.ValidColumn,
+			vote.Table:               vote.ValidColumn,
 		})
 	})
 	return columnCheck(t, c)

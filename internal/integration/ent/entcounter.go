@@ -12,6 +12,7 @@ import (
 	"entgo.io/ent/dialect"
 	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/internal/integration/ent/attachmentcounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/badgecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/blobcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/cardcolorcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/cardcounters"
@@ -25,12 +26,14 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/memocounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/ownercounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/reviewcounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/stopcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/taskcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/tasktiercounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/tenantusercounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/tokencounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/tokennamecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/uploadcounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/votecounters"
 )
 
 // Counters returns all counters, for an [entcounter.Worker].
@@ -649,6 +652,210 @@ func uploadCountersScopeValues(scope uploadcounters.Scope) ([]any, error) {
 			return nil, errors.New(`entcounter: counter "Upload": the scope sets UploaderID and not all fields before it: a scope is a prefix of the key (TaskID, UploaderID)`)
 		}
 		values = append(values, *scope.UploaderID)
+	}
+	return values, nil
+}
+
+func (c *BadgeCountersClient) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Badge")
+}
+
+// handle returns the counter bound to the driver of the client.
+func (c *BadgeCountersClient) handle() *entcounter.Handle {
+	return entcounter.New(c.definition(), c.driver)
+}
+
+// Read returns the counts of one key, in one statement. A key without rows reads
+// as zero.
+func (c *BadgeCountersClient) Read(ctx context.Context, key badgecounters.Key) (*BadgeCounters, error) {
+	rows, err := c.ReadMany(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
+// ReadMany returns the counts of each of the keys, in their order and in one
+// statement. A key without rows reads as zero. Databases limit the arguments of a
+// statement, and each field of a key is about three: read keys by the thousand.
+func (c *BadgeCountersClient) ReadMany(ctx context.Context, keys ...badgecounters.Key) ([]*BadgeCounters, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	values := make([][]any, len(keys))
+	for i, key := range keys {
+		values[i] = badgeCountersKeyValues(key)
+	}
+	lookup, err := c.definition().Lookup(values)
+	if err != nil {
+		return nil, err
+	}
+	query := c.Query().Where(lookup.Predicate)
+	query.lookup = lookup
+	rows, err := query.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*BadgeCounters, len(keys))
+	for _, row := range rows {
+		positions, err := lookup.Positions(badgeCountersKeyValues(badgeCountersKey(row)), row.selectValues.Get)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range positions {
+			found[i] = row
+		}
+	}
+	for i, key := range keys {
+		if found[i] == nil {
+			found[i] = &BadgeCounters{
+				config: c.config,
+				Color:  key.Color,
+			}
+		}
+	}
+	return found, nil
+}
+
+// Total returns the sums of the measures over a scope, in one statement. A sum
+// beyond BIGINT is [entcounter.ErrOverflow].
+func (c *BadgeCountersClient) Total(ctx context.Context, scope badgecounters.Scope) (badgecounters.Totals, error) {
+	prefix, err := badgeCountersScopeValues(scope)
+	if err != nil {
+		return badgecounters.Totals{}, err
+	}
+	query := c.Query()
+	if len(prefix) > 0 {
+		query.Where(c.definition().Prefix(prefix))
+	}
+	var sums []struct {
+		Count     entcounter.Amount `sql:"count"`
+		Weight    entcounter.Amount `sql:"weight"`
+		UpdatedAt entcounter.Time   `sql:"updated_at"`
+		Pending   entcounter.Amount `sql:"pending"`
+	}
+	err = query.Aggregate(
+		As(Sum(badgecounters.FieldCount), badgecounters.FieldCount),
+		As(Sum(badgecounters.FieldWeight), badgecounters.FieldWeight),
+		As(Max(badgecounters.FieldUpdatedAt), badgecounters.FieldUpdatedAt),
+		As(Sum(badgecounters.FieldPending), badgecounters.FieldPending),
+	).Scan(ctx, &sums)
+	if err != nil {
+		return badgecounters.Totals{}, c.definition().TotalError(err)
+	}
+	var totals badgecounters.Totals
+	for _, s := range sums { // one row
+		totals = badgecounters.Totals{
+			Measures:  badgecounters.Measures{Count: int64(s.Count), Weight: int64(s.Weight)},
+			UpdatedAt: time.Time(s.UpdatedAt),
+			Pending:   int64(s.Pending),
+		}
+	}
+	return totals, nil
+}
+
+// Fold moves committed journal rows into the counter rows. No count changes by
+// it, and no writer waits for it. It cannot run inside a transaction. A worker
+// calls it: see [entcounter.NewWorker]. For isolation, locks and errors, see
+// [entcounter.Handle.Fold].
+func (c *BadgeCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
+	return c.handle().Fold(ctx, opts...)
+}
+
+// Rebuild recounts a scope from the Badge rows and journals the corrections.
+// Writers and folds go on meanwhile. It cannot run inside a transaction. For
+// isolation, locks and errors, see [entcounter.Handle.Rebuild].
+func (c *BadgeCountersClient) Rebuild(ctx context.Context, scope badgecounters.Scope) (entcounter.Rebuilt, error) {
+	prefix, err := badgeCountersScopeValues(scope)
+	if err != nil {
+		return entcounter.Rebuilt{}, err
+	}
+	return c.handle().Rebuild(ctx, prefix)
+}
+
+// Verify recounts a scope from the Badge rows and reports each key whose
+// counter differs. It writes nothing. An error ends the sequence. See
+// [entcounter.Handle.Verify].
+func (c *BadgeCountersClient) Verify(ctx context.Context, scope badgecounters.Scope) iter.Seq2[badgecounters.Drift, error] {
+	return func(yield func(badgecounters.Drift, error) bool) {
+		prefix, err := badgeCountersScopeValues(scope)
+		if err != nil {
+			yield(badgecounters.Drift{}, err)
+			return
+		}
+		stopped := errors.New("stopped")
+		err = c.handle().Verify(ctx, prefix, func(scan func(...any) error) error {
+			var d badgecounters.Drift
+			err := scan(
+				&d.Key.Color,
+				&d.Stored.Count,
+				&d.Stored.Weight,
+				&d.Actual.Count,
+				&d.Actual.Weight,
+			)
+			if err != nil {
+				return err
+			}
+			if !yield(d, nil) {
+				return stopped
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, stopped) {
+			yield(badgecounters.Drift{}, err)
+		}
+	}
+}
+
+// DeleteScope deletes the counter and journal rows of a scope. The counted rows
+// are the caller's to delete, and nothing may write to them any more. An empty
+// scope is refused with [entcounter.ErrEmptyScope]. For isolation, locks and
+// errors, see [entcounter.Handle.DeleteScope].
+func (c *BadgeCountersClient) DeleteScope(ctx context.Context, scope badgecounters.Scope) error {
+	prefix, err := badgeCountersScopeValues(scope)
+	if err != nil {
+		return err
+	}
+	return c.handle().DeleteScope(ctx, prefix)
+}
+
+// Journal adds deltas for Badge rows that the transaction changes without ent, by
+// SQL of your own. Derive them from the rows as the transaction found them under
+// its locks. Outside of a transaction it returns [entcounter.ErrNoTransaction].
+func (c *BadgeCountersClient) Journal(ctx context.Context, deltas ...badgecounters.Delta) error {
+	journal := make([]entcounter.Delta, len(deltas))
+	for i, d := range deltas {
+		journal[i] = entcounter.Delta{
+			Key:      badgeCountersKeyValues(d.Key),
+			Measures: []int64{d.Measures.Count, d.Measures.Weight},
+		}
+	}
+	return c.handle().Journal(ctx, journal...)
+}
+
+// Backlog tells how much of the journal is not folded yet.
+func (c *BadgeCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
+	return c.handle().Backlog(ctx)
+}
+
+// badgeCountersKey returns the key of a row.
+func badgeCountersKey(row *BadgeCounters) badgecounters.Key {
+	return badgecounters.Key{
+		Color: row.Color,
+	}
+}
+
+// badgeCountersKeyValues returns the values of a key in the order of its columns.
+func badgeCountersKeyValues(key badgecounters.Key) []any {
+	return []any{key.Color}
+}
+
+// badgeCountersScopeValues returns the values of a scope in the order of the key
+// columns.
+func badgeCountersScopeValues(scope badgecounters.Scope) ([]any, error) {
+	var values []any
+	if scope.Color != nil {
+		values = append(values, *scope.Color)
 	}
 	return values, nil
 }
@@ -3196,6 +3403,210 @@ func kindCountersScopeValues(scope kindcounters.Scope) ([]any, error) {
 	return values, nil
 }
 
+func (c *StopCountersClient) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Stop")
+}
+
+// handle returns the counter bound to the driver of the client.
+func (c *StopCountersClient) handle() *entcounter.Handle {
+	return entcounter.New(c.definition(), c.driver)
+}
+
+// Read returns the counts of one key, in one statement. A key without rows reads
+// as zero.
+func (c *StopCountersClient) Read(ctx context.Context, key stopcounters.Key) (*StopCounters, error) {
+	rows, err := c.ReadMany(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
+// ReadMany returns the counts of each of the keys, in their order and in one
+// statement. A key without rows reads as zero. Databases limit the arguments of a
+// statement, and each field of a key is about three: read keys by the thousand.
+func (c *StopCountersClient) ReadMany(ctx context.Context, keys ...stopcounters.Key) ([]*StopCounters, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	values := make([][]any, len(keys))
+	for i, key := range keys {
+		values[i] = stopCountersKeyValues(key)
+	}
+	lookup, err := c.definition().Lookup(values)
+	if err != nil {
+		return nil, err
+	}
+	query := c.Query().Where(lookup.Predicate)
+	query.lookup = lookup
+	rows, err := query.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*StopCounters, len(keys))
+	for _, row := range rows {
+		positions, err := lookup.Positions(stopCountersKeyValues(stopCountersKey(row)), row.selectValues.Get)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range positions {
+			found[i] = row
+		}
+	}
+	for i, key := range keys {
+		if found[i] == nil {
+			found[i] = &StopCounters{
+				config:  c.config,
+				RouteID: key.RouteID,
+			}
+		}
+	}
+	return found, nil
+}
+
+// Total returns the sums of the measures over a scope, in one statement. A sum
+// beyond BIGINT is [entcounter.ErrOverflow].
+func (c *StopCountersClient) Total(ctx context.Context, scope stopcounters.Scope) (stopcounters.Totals, error) {
+	prefix, err := stopCountersScopeValues(scope)
+	if err != nil {
+		return stopcounters.Totals{}, err
+	}
+	query := c.Query()
+	if len(prefix) > 0 {
+		query.Where(c.definition().Prefix(prefix))
+	}
+	var sums []struct {
+		Count     entcounter.Amount `sql:"count"`
+		Length    entcounter.Amount `sql:"length"`
+		UpdatedAt entcounter.Time   `sql:"updated_at"`
+		Pending   entcounter.Amount `sql:"pending"`
+	}
+	err = query.Aggregate(
+		As(Sum(stopcounters.FieldCount), stopcounters.FieldCount),
+		As(Sum(stopcounters.FieldLength), stopcounters.FieldLength),
+		As(Max(stopcounters.FieldUpdatedAt), stopcounters.FieldUpdatedAt),
+		As(Sum(stopcounters.FieldPending), stopcounters.FieldPending),
+	).Scan(ctx, &sums)
+	if err != nil {
+		return stopcounters.Totals{}, c.definition().TotalError(err)
+	}
+	var totals stopcounters.Totals
+	for _, s := range sums { // one row
+		totals = stopcounters.Totals{
+			Measures:  stopcounters.Measures{Count: int64(s.Count), Length: int64(s.Length)},
+			UpdatedAt: time.Time(s.UpdatedAt),
+			Pending:   int64(s.Pending),
+		}
+	}
+	return totals, nil
+}
+
+// Fold moves committed journal rows into the counter rows. No count changes by
+// it, and no writer waits for it. It cannot run inside a transaction. A worker
+// calls it: see [entcounter.NewWorker]. For isolation, locks and errors, see
+// [entcounter.Handle.Fold].
+func (c *StopCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
+	return c.handle().Fold(ctx, opts...)
+}
+
+// Rebuild recounts a scope from the Stop rows and journals the corrections.
+// Writers and folds go on meanwhile. It cannot run inside a transaction. For
+// isolation, locks and errors, see [entcounter.Handle.Rebuild].
+func (c *StopCountersClient) Rebuild(ctx context.Context, scope stopcounters.Scope) (entcounter.Rebuilt, error) {
+	prefix, err := stopCountersScopeValues(scope)
+	if err != nil {
+		return entcounter.Rebuilt{}, err
+	}
+	return c.handle().Rebuild(ctx, prefix)
+}
+
+// Verify recounts a scope from the Stop rows and reports each key whose
+// counter differs. It writes nothing. An error ends the sequence. See
+// [entcounter.Handle.Verify].
+func (c *StopCountersClient) Verify(ctx context.Context, scope stopcounters.Scope) iter.Seq2[stopcounters.Drift, error] {
+	return func(yield func(stopcounters.Drift, error) bool) {
+		prefix, err := stopCountersScopeValues(scope)
+		if err != nil {
+			yield(stopcounters.Drift{}, err)
+			return
+		}
+		stopped := errors.New("stopped")
+		err = c.handle().Verify(ctx, prefix, func(scan func(...any) error) error {
+			var d stopcounters.Drift
+			err := scan(
+				&d.Key.RouteID,
+				&d.Stored.Count,
+				&d.Stored.Length,
+				&d.Actual.Count,
+				&d.Actual.Length,
+			)
+			if err != nil {
+				return err
+			}
+			if !yield(d, nil) {
+				return stopped
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, stopped) {
+			yield(stopcounters.Drift{}, err)
+		}
+	}
+}
+
+// DeleteScope deletes the counter and journal rows of a scope. The counted rows
+// are the caller's to delete, and nothing may write to them any more. An empty
+// scope is refused with [entcounter.ErrEmptyScope]. For isolation, locks and
+// errors, see [entcounter.Handle.DeleteScope].
+func (c *StopCountersClient) DeleteScope(ctx context.Context, scope stopcounters.Scope) error {
+	prefix, err := stopCountersScopeValues(scope)
+	if err != nil {
+		return err
+	}
+	return c.handle().DeleteScope(ctx, prefix)
+}
+
+// Journal adds deltas for Stop rows that the transaction changes without ent, by
+// SQL of your own. Derive them from the rows as the transaction found them under
+// its locks. Outside of a transaction it returns [entcounter.ErrNoTransaction].
+func (c *StopCountersClient) Journal(ctx context.Context, deltas ...stopcounters.Delta) error {
+	journal := make([]entcounter.Delta, len(deltas))
+	for i, d := range deltas {
+		journal[i] = entcounter.Delta{
+			Key:      stopCountersKeyValues(d.Key),
+			Measures: []int64{d.Measures.Count, d.Measures.Length},
+		}
+	}
+	return c.handle().Journal(ctx, journal...)
+}
+
+// Backlog tells how much of the journal is not folded yet.
+func (c *StopCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
+	return c.handle().Backlog(ctx)
+}
+
+// stopCountersKey returns the key of a row.
+func stopCountersKey(row *StopCounters) stopcounters.Key {
+	return stopcounters.Key{
+		RouteID: row.RouteID,
+	}
+}
+
+// stopCountersKeyValues returns the values of a key in the order of its columns.
+func stopCountersKeyValues(key stopcounters.Key) []any {
+	return []any{key.RouteID}
+}
+
+// stopCountersScopeValues returns the values of a scope in the order of the key
+// columns.
+func stopCountersScopeValues(scope stopcounters.Scope) ([]any, error) {
+	var values []any
+	if scope.RouteID != nil {
+		values = append(values, *scope.RouteID)
+	}
+	return values, nil
+}
+
 func (c *TaskTierCountersClient) definition() *entcounter.Definition {
 	return sqlgraph.CounterSchema.Counter("TaskTier")
 }
@@ -5446,6 +5857,206 @@ func tenantUserCountersScopeValues(scope tenantusercounters.Scope) ([]any, error
 	var values []any
 	if scope.TenantID != nil {
 		values = append(values, *scope.TenantID)
+	}
+	return values, nil
+}
+
+func (c *VoteCountersClient) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Vote")
+}
+
+// handle returns the counter bound to the driver of the client.
+func (c *VoteCountersClient) handle() *entcounter.Handle {
+	return entcounter.New(c.definition(), c.driver)
+}
+
+// Read returns the counts of one key, in one statement. A key without rows reads
+// as zero.
+func (c *VoteCountersClient) Read(ctx context.Context, key votecounters.Key) (*VoteCounters, error) {
+	rows, err := c.ReadMany(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
+// ReadMany returns the counts of each of the keys, in their order and in one
+// statement. A key without rows reads as zero. Databases limit the arguments of a
+// statement, and each field of a key is about three: read keys by the thousand.
+func (c *VoteCountersClient) ReadMany(ctx context.Context, keys ...votecounters.Key) ([]*VoteCounters, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	values := make([][]any, len(keys))
+	for i, key := range keys {
+		values[i] = voteCountersKeyValues(key)
+	}
+	lookup, err := c.definition().Lookup(values)
+	if err != nil {
+		return nil, err
+	}
+	query := c.Query().Where(lookup.Predicate)
+	query.lookup = lookup
+	rows, err := query.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*VoteCounters, len(keys))
+	for _, row := range rows {
+		positions, err := lookup.Positions(voteCountersKeyValues(voteCountersKey(row)), row.selectValues.Get)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range positions {
+			found[i] = row
+		}
+	}
+	for i, key := range keys {
+		if found[i] == nil {
+			found[i] = &VoteCounters{
+				config: c.config,
+				Topic:  key.Topic,
+			}
+		}
+	}
+	return found, nil
+}
+
+// Total returns the sums of the measures over a scope, in one statement. A sum
+// beyond BIGINT is [entcounter.ErrOverflow].
+func (c *VoteCountersClient) Total(ctx context.Context, scope votecounters.Scope) (votecounters.Totals, error) {
+	prefix, err := voteCountersScopeValues(scope)
+	if err != nil {
+		return votecounters.Totals{}, err
+	}
+	query := c.Query()
+	if len(prefix) > 0 {
+		query.Where(c.definition().Prefix(prefix))
+	}
+	var sums []struct {
+		Count     entcounter.Amount `sql:"count"`
+		UpdatedAt entcounter.Time   `sql:"updated_at"`
+		Pending   entcounter.Amount `sql:"pending"`
+	}
+	err = query.Aggregate(
+		As(Sum(votecounters.FieldCount), votecounters.FieldCount),
+		As(Max(votecounters.FieldUpdatedAt), votecounters.FieldUpdatedAt),
+		As(Sum(votecounters.FieldPending), votecounters.FieldPending),
+	).Scan(ctx, &sums)
+	if err != nil {
+		return votecounters.Totals{}, c.definition().TotalError(err)
+	}
+	var totals votecounters.Totals
+	for _, s := range sums { // one row
+		totals = votecounters.Totals{
+			Measures:  votecounters.Measures{Count: int64(s.Count)},
+			UpdatedAt: time.Time(s.UpdatedAt),
+			Pending:   int64(s.Pending),
+		}
+	}
+	return totals, nil
+}
+
+// Fold moves committed journal rows into the counter rows. No count changes by
+// it, and no writer waits for it. It cannot run inside a transaction. A worker
+// calls it: see [entcounter.NewWorker]. For isolation, locks and errors, see
+// [entcounter.Handle.Fold].
+func (c *VoteCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
+	return c.handle().Fold(ctx, opts...)
+}
+
+// Rebuild recounts a scope from the Vote rows and journals the corrections.
+// Writers and folds go on meanwhile. It cannot run inside a transaction. For
+// isolation, locks and errors, see [entcounter.Handle.Rebuild].
+func (c *VoteCountersClient) Rebuild(ctx context.Context, scope votecounters.Scope) (entcounter.Rebuilt, error) {
+	prefix, err := voteCountersScopeValues(scope)
+	if err != nil {
+		return entcounter.Rebuilt{}, err
+	}
+	return c.handle().Rebuild(ctx, prefix)
+}
+
+// Verify recounts a scope from the Vote rows and reports each key whose
+// counter differs. It writes nothing. An error ends the sequence. See
+// [entcounter.Handle.Verify].
+func (c *VoteCountersClient) Verify(ctx context.Context, scope votecounters.Scope) iter.Seq2[votecounters.Drift, error] {
+	return func(yield func(votecounters.Drift, error) bool) {
+		prefix, err := voteCountersScopeValues(scope)
+		if err != nil {
+			yield(votecounters.Drift{}, err)
+			return
+		}
+		stopped := errors.New("stopped")
+		err = c.handle().Verify(ctx, prefix, func(scan func(...any) error) error {
+			var d votecounters.Drift
+			err := scan(
+				&d.Key.Topic,
+				&d.Stored.Count,
+				&d.Actual.Count,
+			)
+			if err != nil {
+				return err
+			}
+			if !yield(d, nil) {
+				return stopped
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, stopped) {
+			yield(votecounters.Drift{}, err)
+		}
+	}
+}
+
+// DeleteScope deletes the counter and journal rows of a scope. The counted rows
+// are the caller's to delete, and nothing may write to them any more. An empty
+// scope is refused with [entcounter.ErrEmptyScope]. For isolation, locks and
+// errors, see [entcounter.Handle.DeleteScope].
+func (c *VoteCountersClient) DeleteScope(ctx context.Context, scope votecounters.Scope) error {
+	prefix, err := voteCountersScopeValues(scope)
+	if err != nil {
+		return err
+	}
+	return c.handle().DeleteScope(ctx, prefix)
+}
+
+// Journal adds deltas for Vote rows that the transaction changes without ent, by
+// SQL of your own. Derive them from the rows as the transaction found them under
+// its locks. Outside of a transaction it returns [entcounter.ErrNoTransaction].
+func (c *VoteCountersClient) Journal(ctx context.Context, deltas ...votecounters.Delta) error {
+	journal := make([]entcounter.Delta, len(deltas))
+	for i, d := range deltas {
+		journal[i] = entcounter.Delta{
+			Key:      voteCountersKeyValues(d.Key),
+			Measures: []int64{d.Measures.Count},
+		}
+	}
+	return c.handle().Journal(ctx, journal...)
+}
+
+// Backlog tells how much of the journal is not folded yet.
+func (c *VoteCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
+	return c.handle().Backlog(ctx)
+}
+
+// voteCountersKey returns the key of a row.
+func voteCountersKey(row *VoteCounters) votecounters.Key {
+	return votecounters.Key{
+		Topic: row.Topic,
+	}
+}
+
+// voteCountersKeyValues returns the values of a key in the order of its columns.
+func voteCountersKeyValues(key votecounters.Key) []any {
+	return []any{key.Topic}
+}
+
+// voteCountersScopeValues returns the values of a scope in the order of the key
+// columns.
+func voteCountersScopeValues(scope votecounters.Scope) ([]any, error) {
+	var values []any
+	if scope.Topic != nil {
+		values = append(values, *scope.Topic)
 	}
 	return values, nil
 }

@@ -5,6 +5,8 @@ package ent
 import (
 	"github.com/entcounter/entcounter/internal/integration/ent/attachment"
 	"github.com/entcounter/entcounter/internal/integration/ent/attachmentcounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/badge"
+	"github.com/entcounter/entcounter/internal/integration/ent/badgecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/blob"
 	"github.com/entcounter/entcounter/internal/integration/ent/blobcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/card"
@@ -26,6 +28,9 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/predicate"
 	"github.com/entcounter/entcounter/internal/integration/ent/project"
 	"github.com/entcounter/entcounter/internal/integration/ent/reviewcounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/route"
+	"github.com/entcounter/entcounter/internal/integration/ent/stop"
+	"github.com/entcounter/entcounter/internal/integration/ent/stopcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/taskcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/tasktiercounters"
@@ -37,6 +42,8 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/tokennamecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/uploadcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
+	"github.com/entcounter/entcounter/internal/integration/ent/votecounters"
 
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
@@ -46,7 +53,7 @@ import (
 
 // schemaGraph holds a representation of ent/schema at runtime.
 var schemaGraph = func() *sqlgraph.Schema {
-	graph := &sqlgraph.Schema{Nodes: make([]*sqlgraph.Node, 33)}
+	graph := &sqlgraph.Schema{Nodes: make([]*sqlgraph.Node, 40)}
 	graph.Nodes[0] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       attachmentcounters.Table,
@@ -81,6 +88,21 @@ var schemaGraph = func() *sqlgraph.Schema {
 	}
 	graph.Nodes[2] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
+			Table:       badgecounters.Table,
+			Columns:     badgecounters.Columns,
+			CompositeID: []*sqlgraph.FieldSpec{},
+		},
+		Type: "BadgeCounters",
+		Fields: map[string]*sqlgraph.FieldSpec{
+			badgecounters.FieldColor:     {Type: field.TypeString, Column: badgecounters.FieldColor},
+			badgecounters.FieldCount:     {Type: field.TypeInt64, Column: badgecounters.FieldCount},
+			badgecounters.FieldWeight:    {Type: field.TypeInt64, Column: badgecounters.FieldWeight},
+			badgecounters.FieldUpdatedAt: {Type: field.TypeTime, Column: badgecounters.FieldUpdatedAt},
+			badgecounters.FieldPending:   {Type: field.TypeInt64, Column: badgecounters.FieldPending},
+		},
+	}
+	graph.Nodes[3] = &sqlgraph.Node{
+		NodeSpec: sqlgraph.NodeSpec{
 			Table:       blobcounters.Table,
 			Columns:     blobcounters.Columns,
 			CompositeID: []*sqlgraph.FieldSpec{},
@@ -94,7 +116,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			blobcounters.FieldPending:   {Type: field.TypeInt64, Column: blobcounters.FieldPending},
 		},
 	}
-	graph.Nodes[3] = &sqlgraph.Node{
+	graph.Nodes[4] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       cardcounters.Table,
 			Columns:     cardcounters.Columns,
@@ -108,7 +130,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			cardcounters.FieldPending:   {Type: field.TypeInt64, Column: cardcounters.FieldPending},
 		},
 	}
-	graph.Nodes[4] = &sqlgraph.Node{
+	graph.Nodes[5] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       cardcolorcounters.Table,
 			Columns:     cardcolorcounters.Columns,
@@ -123,7 +145,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			cardcolorcounters.FieldPending:   {Type: field.TypeInt64, Column: cardcolorcounters.FieldPending},
 		},
 	}
-	graph.Nodes[5] = &sqlgraph.Node{
+	graph.Nodes[6] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       devicecounters.Table,
 			Columns:     devicecounters.Columns,
@@ -138,7 +160,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			devicecounters.FieldPending:   {Type: field.TypeInt64, Column: devicecounters.FieldPending},
 		},
 	}
-	graph.Nodes[6] = &sqlgraph.Node{
+	graph.Nodes[7] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       foldercounters.Table,
 			Columns:     foldercounters.Columns,
@@ -154,7 +176,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			foldercounters.FieldPending:   {Type: field.TypeInt64, Column: foldercounters.FieldPending},
 		},
 	}
-	graph.Nodes[7] = &sqlgraph.Node{
+	graph.Nodes[8] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       membercounters.Table,
 			Columns:     membercounters.Columns,
@@ -170,7 +192,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			membercounters.FieldPending:   {Type: field.TypeInt64, Column: membercounters.FieldPending},
 		},
 	}
-	graph.Nodes[8] = &sqlgraph.Node{
+	graph.Nodes[9] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       memocounters.Table,
 			Columns:     memocounters.Columns,
@@ -186,7 +208,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			memocounters.FieldPending:   {Type: field.TypeInt64, Column: memocounters.FieldPending},
 		},
 	}
-	graph.Nodes[9] = &sqlgraph.Node{
+	graph.Nodes[10] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       childcounters.Table,
 			Columns:     childcounters.Columns,
@@ -201,7 +223,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			childcounters.FieldPending:   {Type: field.TypeInt64, Column: childcounters.FieldPending},
 		},
 	}
-	graph.Nodes[10] = &sqlgraph.Node{
+	graph.Nodes[11] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       kindcounters.Table,
 			Columns:     kindcounters.Columns,
@@ -215,7 +237,22 @@ var schemaGraph = func() *sqlgraph.Schema {
 			kindcounters.FieldPending:   {Type: field.TypeInt64, Column: kindcounters.FieldPending},
 		},
 	}
-	graph.Nodes[11] = &sqlgraph.Node{
+	graph.Nodes[12] = &sqlgraph.Node{
+		NodeSpec: sqlgraph.NodeSpec{
+			Table:       stopcounters.Table,
+			Columns:     stopcounters.Columns,
+			CompositeID: []*sqlgraph.FieldSpec{},
+		},
+		Type: "StopCounters",
+		Fields: map[string]*sqlgraph.FieldSpec{
+			stopcounters.FieldRouteID:   {Type: field.TypeInt, Column: stopcounters.FieldRouteID},
+			stopcounters.FieldCount:     {Type: field.TypeInt64, Column: stopcounters.FieldCount},
+			stopcounters.FieldLength:    {Type: field.TypeInt64, Column: stopcounters.FieldLength},
+			stopcounters.FieldUpdatedAt: {Type: field.TypeTime, Column: stopcounters.FieldUpdatedAt},
+			stopcounters.FieldPending:   {Type: field.TypeInt64, Column: stopcounters.FieldPending},
+		},
+	}
+	graph.Nodes[13] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       tasktiercounters.Table,
 			Columns:     tasktiercounters.Columns,
@@ -230,7 +267,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			tasktiercounters.FieldPending:   {Type: field.TypeInt64, Column: tasktiercounters.FieldPending},
 		},
 	}
-	graph.Nodes[12] = &sqlgraph.Node{
+	graph.Nodes[14] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       taskcounters.Table,
 			Columns:     taskcounters.Columns,
@@ -248,7 +285,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			taskcounters.FieldPending:   {Type: field.TypeInt64, Column: taskcounters.FieldPending},
 		},
 	}
-	graph.Nodes[13] = &sqlgraph.Node{
+	graph.Nodes[15] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       ownercounters.Table,
 			Columns:     ownercounters.Columns,
@@ -262,7 +299,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			ownercounters.FieldPending:   {Type: field.TypeInt64, Column: ownercounters.FieldPending},
 		},
 	}
-	graph.Nodes[14] = &sqlgraph.Node{
+	graph.Nodes[16] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       reviewcounters.Table,
 			Columns:     reviewcounters.Columns,
@@ -277,7 +314,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			reviewcounters.FieldPending:    {Type: field.TypeInt64, Column: reviewcounters.FieldPending},
 		},
 	}
-	graph.Nodes[15] = &sqlgraph.Node{
+	graph.Nodes[17] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       tokencounters.Table,
 			Columns:     tokencounters.Columns,
@@ -292,7 +329,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			tokencounters.FieldPending:   {Type: field.TypeInt64, Column: tokencounters.FieldPending},
 		},
 	}
-	graph.Nodes[16] = &sqlgraph.Node{
+	graph.Nodes[18] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       tokennamecounters.Table,
 			Columns:     tokennamecounters.Columns,
@@ -306,7 +343,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			tokennamecounters.FieldPending:   {Type: field.TypeInt64, Column: tokennamecounters.FieldPending},
 		},
 	}
-	graph.Nodes[17] = &sqlgraph.Node{
+	graph.Nodes[19] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       marriagecounters.Table,
 			Columns:     marriagecounters.Columns,
@@ -320,7 +357,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			marriagecounters.FieldPending:   {Type: field.TypeInt64, Column: marriagecounters.FieldPending},
 		},
 	}
-	graph.Nodes[18] = &sqlgraph.Node{
+	graph.Nodes[20] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:       tenantusercounters.Table,
 			Columns:     tenantusercounters.Columns,
@@ -335,7 +372,21 @@ var schemaGraph = func() *sqlgraph.Schema {
 			tenantusercounters.FieldPending:   {Type: field.TypeInt64, Column: tenantusercounters.FieldPending},
 		},
 	}
-	graph.Nodes[19] = &sqlgraph.Node{
+	graph.Nodes[21] = &sqlgraph.Node{
+		NodeSpec: sqlgraph.NodeSpec{
+			Table:       votecounters.Table,
+			Columns:     votecounters.Columns,
+			CompositeID: []*sqlgraph.FieldSpec{},
+		},
+		Type: "VoteCounters",
+		Fields: map[string]*sqlgraph.FieldSpec{
+			votecounters.FieldTopic:     {Type: field.TypeString, Column: votecounters.FieldTopic},
+			votecounters.FieldCount:     {Type: field.TypeInt64, Column: votecounters.FieldCount},
+			votecounters.FieldUpdatedAt: {Type: field.TypeTime, Column: votecounters.FieldUpdatedAt},
+			votecounters.FieldPending:   {Type: field.TypeInt64, Column: votecounters.FieldPending},
+		},
+	}
+	graph.Nodes[22] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   attachment.Table,
 			Columns: attachment.Columns,
@@ -354,7 +405,23 @@ var schemaGraph = func() *sqlgraph.Schema {
 			attachment.FieldUploaderID: {Type: field.TypeInt, Column: attachment.FieldUploaderID},
 		},
 	}
-	graph.Nodes[20] = &sqlgraph.Node{
+	graph.Nodes[23] = &sqlgraph.Node{
+		NodeSpec: sqlgraph.NodeSpec{
+			Table:   badge.Table,
+			Columns: badge.Columns,
+			ID: &sqlgraph.FieldSpec{
+				Type:   field.TypeInt,
+				Column: badge.FieldID,
+			},
+		},
+		Type: "Badge",
+		Fields: map[string]*sqlgraph.FieldSpec{
+			badge.FieldName:   {Type: field.TypeString, Column: badge.FieldName},
+			badge.FieldColor:  {Type: field.TypeString, Column: badge.FieldColor},
+			badge.FieldWeight: {Type: field.TypeInt, Column: badge.FieldWeight},
+		},
+	}
+	graph.Nodes[24] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   blob.Table,
 			Columns: blob.Columns,
@@ -369,7 +436,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			blob.FieldSize:   {Type: field.TypeInt64, Column: blob.FieldSize},
 		},
 	}
-	graph.Nodes[21] = &sqlgraph.Node{
+	graph.Nodes[25] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   card.Table,
 			Columns: card.Columns,
@@ -384,7 +451,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			card.FieldOwnerID: {Type: field.TypeInt, Column: card.FieldOwnerID},
 		},
 	}
-	graph.Nodes[22] = &sqlgraph.Node{
+	graph.Nodes[26] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   device.Table,
 			Columns: device.Columns,
@@ -400,7 +467,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			device.FieldSerial: {Type: field.TypeString, Column: device.FieldSerial},
 		},
 	}
-	graph.Nodes[23] = &sqlgraph.Node{
+	graph.Nodes[27] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   folder.Table,
 			Columns: folder.Columns,
@@ -416,7 +483,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			folder.FieldQuota:    {Type: field.TypeInt64, Column: folder.FieldQuota},
 		},
 	}
-	graph.Nodes[24] = &sqlgraph.Node{
+	graph.Nodes[28] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   membership.Table,
 			Columns: membership.Columns,
@@ -439,7 +506,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			membership.FieldScore:  {Type: field.TypeInt, Column: membership.FieldScore},
 		},
 	}
-	graph.Nodes[25] = &sqlgraph.Node{
+	graph.Nodes[29] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   memo.Table,
 			Columns: memo.Columns,
@@ -456,7 +523,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			memo.FieldSize:       {Type: field.TypeInt64, Column: memo.FieldSize},
 		},
 	}
-	graph.Nodes[26] = &sqlgraph.Node{
+	graph.Nodes[30] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   node.Table,
 			Columns: node.Columns,
@@ -472,7 +539,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			node.FieldSize:     {Type: field.TypeInt32, Column: node.FieldSize},
 		},
 	}
-	graph.Nodes[27] = &sqlgraph.Node{
+	graph.Nodes[31] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   project.Table,
 			Columns: project.Columns,
@@ -487,7 +554,37 @@ var schemaGraph = func() *sqlgraph.Schema {
 			project.FieldTitle:    {Type: field.TypeString, Column: project.FieldTitle},
 		},
 	}
-	graph.Nodes[28] = &sqlgraph.Node{
+	graph.Nodes[32] = &sqlgraph.Node{
+		NodeSpec: sqlgraph.NodeSpec{
+			Table:   route.Table,
+			Columns: route.Columns,
+			ID: &sqlgraph.FieldSpec{
+				Type:   field.TypeInt,
+				Column: route.FieldID,
+			},
+		},
+		Type: "Route",
+		Fields: map[string]*sqlgraph.FieldSpec{
+			route.FieldName: {Type: field.TypeString, Column: route.FieldName},
+		},
+	}
+	graph.Nodes[33] = &sqlgraph.Node{
+		NodeSpec: sqlgraph.NodeSpec{
+			Table:   stop.Table,
+			Columns: stop.Columns,
+			ID: &sqlgraph.FieldSpec{
+				Type:   field.TypeInt,
+				Column: stop.FieldID,
+			},
+		},
+		Type: "Stop",
+		Fields: map[string]*sqlgraph.FieldSpec{
+			stop.FieldRouteID: {Type: field.TypeInt, Column: stop.FieldRouteID},
+			stop.FieldNextID:  {Type: field.TypeInt, Column: stop.FieldNextID},
+			stop.FieldLength:  {Type: field.TypeInt, Column: stop.FieldLength},
+		},
+	}
+	graph.Nodes[34] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   task.Table,
 			Columns: task.Columns,
@@ -512,7 +609,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			task.FieldLabels:     {Type: field.TypeJSON, Column: task.FieldLabels},
 		},
 	}
-	graph.Nodes[29] = &sqlgraph.Node{
+	graph.Nodes[35] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   team.Table,
 			Columns: team.Columns,
@@ -526,7 +623,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			team.FieldName: {Type: field.TypeString, Column: team.FieldName},
 		},
 	}
-	graph.Nodes[30] = &sqlgraph.Node{
+	graph.Nodes[36] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   tenant.Table,
 			Columns: tenant.Columns,
@@ -540,7 +637,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			tenant.FieldName: {Type: field.TypeString, Column: tenant.FieldName},
 		},
 	}
-	graph.Nodes[31] = &sqlgraph.Node{
+	graph.Nodes[37] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   token.Table,
 			Columns: token.Columns,
@@ -557,7 +654,7 @@ var schemaGraph = func() *sqlgraph.Schema {
 			token.FieldUses:   {Type: field.TypeInt64, Column: token.FieldUses},
 		},
 	}
-	graph.Nodes[32] = &sqlgraph.Node{
+	graph.Nodes[38] = &sqlgraph.Node{
 		NodeSpec: sqlgraph.NodeSpec{
 			Table:   user.Table,
 			Columns: user.Columns,
@@ -572,6 +669,20 @@ var schemaGraph = func() *sqlgraph.Schema {
 			user.FieldAge:      {Type: field.TypeInt16, Column: user.FieldAge},
 			user.FieldSpouseID: {Type: field.TypeInt, Column: user.FieldSpouseID},
 			user.FieldTenantID: {Type: field.TypeString, Column: user.FieldTenantID},
+		},
+	}
+	graph.Nodes[39] = &sqlgraph.Node{
+		NodeSpec: sqlgraph.NodeSpec{
+			Table:   vote.Table,
+			Columns: vote.Columns,
+			ID: &sqlgraph.FieldSpec{
+				Type:   field.TypeInt,
+				Column: vote.FieldID,
+			},
+		},
+		Type: "Vote",
+		Fields: map[string]*sqlgraph.FieldSpec{
+			vote.FieldTopic: {Type: field.TypeString, Column: vote.FieldTopic},
 		},
 	}
 	graph.MustAddE(
@@ -705,6 +816,54 @@ var schemaGraph = func() *sqlgraph.Schema {
 		},
 		"Project",
 		"Task",
+	)
+	graph.MustAddE(
+		"stops",
+		&sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.O2M,
+			Inverse: false,
+			Table:   route.StopsTable,
+			Columns: []string{route.StopsColumn},
+			Bidi:    false,
+		},
+		"Route",
+		"Stop",
+	)
+	graph.MustAddE(
+		"route",
+		&sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.M2O,
+			Inverse: true,
+			Table:   stop.RouteTable,
+			Columns: []string{stop.RouteColumn},
+			Bidi:    false,
+		},
+		"Stop",
+		"Route",
+	)
+	graph.MustAddE(
+		"feeders",
+		&sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.O2M,
+			Inverse: false,
+			Table:   stop.FeedersTable,
+			Columns: []string{stop.FeedersColumn},
+			Bidi:    true,
+		},
+		"Stop",
+		"Stop",
+	)
+	graph.MustAddE(
+		"next",
+		&sqlgraph.EdgeSpec{
+			Rel:     sqlgraph.M2O,
+			Inverse: true,
+			Table:   stop.NextTable,
+			Columns: []string{stop.NextColumn},
+			Bidi:    false,
+		},
+		"Stop",
+		"Stop",
 	)
 	graph.MustAddE(
 		"project",
@@ -1042,6 +1201,56 @@ func (f *UploadCountersFilter) WherePending(p entql.Int64P) {
 }
 
 // addPredicate implements the predicateAdder interface.
+func (_q *BadgeCountersQuery) addPredicate(pred func(s *sql.Selector)) {
+	_q.predicates = append(_q.predicates, pred)
+}
+
+// Filter returns a Filter implementation to apply filters on the BadgeCountersQuery builder.
+func (_q *BadgeCountersQuery) Filter() *BadgeCountersFilter {
+	return &BadgeCountersFilter{config: _q.config, predicateAdder: _q}
+}
+
+// BadgeCountersFilter provides a generic filtering capability at runtime for BadgeCountersQuery.
+type BadgeCountersFilter struct {
+	predicateAdder
+	config
+}
+
+// Where applies the entql predicate on the query filter.
+func (f *BadgeCountersFilter) Where(p entql.P) {
+	f.addPredicate(func(s *sql.Selector) {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[2].Type, p, s); err != nil {
+			s.AddError(err)
+		}
+	})
+}
+
+// WhereColor applies the entql string predicate on the color field.
+func (f *BadgeCountersFilter) WhereColor(p entql.StringP) {
+	f.Where(p.Field(badgecounters.FieldColor))
+}
+
+// WhereCount applies the entql int64 predicate on the count field.
+func (f *BadgeCountersFilter) WhereCount(p entql.Int64P) {
+	f.Where(p.Field(badgecounters.FieldCount))
+}
+
+// WhereWeight applies the entql int64 predicate on the weight field.
+func (f *BadgeCountersFilter) WhereWeight(p entql.Int64P) {
+	f.Where(p.Field(badgecounters.FieldWeight))
+}
+
+// WhereUpdatedAt applies the entql time.Time predicate on the updated_at field.
+func (f *BadgeCountersFilter) WhereUpdatedAt(p entql.TimeP) {
+	f.Where(p.Field(badgecounters.FieldUpdatedAt))
+}
+
+// WherePending applies the entql int64 predicate on the pending field.
+func (f *BadgeCountersFilter) WherePending(p entql.Int64P) {
+	f.Where(p.Field(badgecounters.FieldPending))
+}
+
+// addPredicate implements the predicateAdder interface.
 func (_q *BlobCountersQuery) addPredicate(pred func(s *sql.Selector)) {
 	_q.predicates = append(_q.predicates, pred)
 }
@@ -1060,7 +1269,7 @@ type BlobCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *BlobCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[2].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[3].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1110,7 +1319,7 @@ type CardCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *CardCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[3].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[4].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1155,7 +1364,7 @@ type CardColorCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *CardColorCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[4].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[5].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1205,7 +1414,7 @@ type DeviceCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *DeviceCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[5].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[6].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1255,7 +1464,7 @@ type FolderCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *FolderCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[6].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[7].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1310,7 +1519,7 @@ type MemberCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *MemberCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[7].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[8].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1365,7 +1574,7 @@ type MemoCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *MemoCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[8].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[9].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1420,7 +1629,7 @@ type ChildCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *ChildCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[9].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[10].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1470,7 +1679,7 @@ type KindCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *KindCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[10].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[11].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1497,6 +1706,56 @@ func (f *KindCountersFilter) WherePending(p entql.Int64P) {
 }
 
 // addPredicate implements the predicateAdder interface.
+func (_q *StopCountersQuery) addPredicate(pred func(s *sql.Selector)) {
+	_q.predicates = append(_q.predicates, pred)
+}
+
+// Filter returns a Filter implementation to apply filters on the StopCountersQuery builder.
+func (_q *StopCountersQuery) Filter() *StopCountersFilter {
+	return &StopCountersFilter{config: _q.config, predicateAdder: _q}
+}
+
+// StopCountersFilter provides a generic filtering capability at runtime for StopCountersQuery.
+type StopCountersFilter struct {
+	predicateAdder
+	config
+}
+
+// Where applies the entql predicate on the query filter.
+func (f *StopCountersFilter) Where(p entql.P) {
+	f.addPredicate(func(s *sql.Selector) {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[12].Type, p, s); err != nil {
+			s.AddError(err)
+		}
+	})
+}
+
+// WhereRouteID applies the entql int predicate on the route_id field.
+func (f *StopCountersFilter) WhereRouteID(p entql.IntP) {
+	f.Where(p.Field(stopcounters.FieldRouteID))
+}
+
+// WhereCount applies the entql int64 predicate on the count field.
+func (f *StopCountersFilter) WhereCount(p entql.Int64P) {
+	f.Where(p.Field(stopcounters.FieldCount))
+}
+
+// WhereLength applies the entql int64 predicate on the length field.
+func (f *StopCountersFilter) WhereLength(p entql.Int64P) {
+	f.Where(p.Field(stopcounters.FieldLength))
+}
+
+// WhereUpdatedAt applies the entql time.Time predicate on the updated_at field.
+func (f *StopCountersFilter) WhereUpdatedAt(p entql.TimeP) {
+	f.Where(p.Field(stopcounters.FieldUpdatedAt))
+}
+
+// WherePending applies the entql int64 predicate on the pending field.
+func (f *StopCountersFilter) WherePending(p entql.Int64P) {
+	f.Where(p.Field(stopcounters.FieldPending))
+}
+
+// addPredicate implements the predicateAdder interface.
 func (_q *TaskTierCountersQuery) addPredicate(pred func(s *sql.Selector)) {
 	_q.predicates = append(_q.predicates, pred)
 }
@@ -1515,7 +1774,7 @@ type TaskTierCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TaskTierCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[11].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[13].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1565,7 +1824,7 @@ type TaskCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TaskCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[12].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[14].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1630,7 +1889,7 @@ type OwnerCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *OwnerCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[13].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[15].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1675,7 +1934,7 @@ type ReviewCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *ReviewCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[14].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[16].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1725,7 +1984,7 @@ type TokenCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TokenCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[15].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[17].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1775,7 +2034,7 @@ type TokenNameCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TokenNameCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[16].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[18].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1820,7 +2079,7 @@ type MarriageCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *MarriageCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[17].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[19].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1865,7 +2124,7 @@ type TenantUserCountersFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TenantUserCountersFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[18].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[20].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1897,6 +2156,51 @@ func (f *TenantUserCountersFilter) WherePending(p entql.Int64P) {
 }
 
 // addPredicate implements the predicateAdder interface.
+func (_q *VoteCountersQuery) addPredicate(pred func(s *sql.Selector)) {
+	_q.predicates = append(_q.predicates, pred)
+}
+
+// Filter returns a Filter implementation to apply filters on the VoteCountersQuery builder.
+func (_q *VoteCountersQuery) Filter() *VoteCountersFilter {
+	return &VoteCountersFilter{config: _q.config, predicateAdder: _q}
+}
+
+// VoteCountersFilter provides a generic filtering capability at runtime for VoteCountersQuery.
+type VoteCountersFilter struct {
+	predicateAdder
+	config
+}
+
+// Where applies the entql predicate on the query filter.
+func (f *VoteCountersFilter) Where(p entql.P) {
+	f.addPredicate(func(s *sql.Selector) {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[21].Type, p, s); err != nil {
+			s.AddError(err)
+		}
+	})
+}
+
+// WhereTopic applies the entql string predicate on the topic field.
+func (f *VoteCountersFilter) WhereTopic(p entql.StringP) {
+	f.Where(p.Field(votecounters.FieldTopic))
+}
+
+// WhereCount applies the entql int64 predicate on the count field.
+func (f *VoteCountersFilter) WhereCount(p entql.Int64P) {
+	f.Where(p.Field(votecounters.FieldCount))
+}
+
+// WhereUpdatedAt applies the entql time.Time predicate on the updated_at field.
+func (f *VoteCountersFilter) WhereUpdatedAt(p entql.TimeP) {
+	f.Where(p.Field(votecounters.FieldUpdatedAt))
+}
+
+// WherePending applies the entql int64 predicate on the pending field.
+func (f *VoteCountersFilter) WherePending(p entql.Int64P) {
+	f.Where(p.Field(votecounters.FieldPending))
+}
+
+// addPredicate implements the predicateAdder interface.
 func (_q *AttachmentQuery) addPredicate(pred func(s *sql.Selector)) {
 	_q.predicates = append(_q.predicates, pred)
 }
@@ -1925,7 +2229,7 @@ type AttachmentFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *AttachmentFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[19].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[22].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -1995,6 +2299,61 @@ func (f *AttachmentFilter) WhereHasUploaderWith(preds ...predicate.User) {
 }
 
 // addPredicate implements the predicateAdder interface.
+func (_q *BadgeQuery) addPredicate(pred func(s *sql.Selector)) {
+	_q.predicates = append(_q.predicates, pred)
+}
+
+// Filter returns a Filter implementation to apply filters on the BadgeQuery builder.
+func (_q *BadgeQuery) Filter() *BadgeFilter {
+	return &BadgeFilter{config: _q.config, predicateAdder: _q}
+}
+
+// addPredicate implements the predicateAdder interface.
+func (m *BadgeMutation) addPredicate(pred func(s *sql.Selector)) {
+	m.predicates = append(m.predicates, pred)
+}
+
+// Filter returns an entql.Where implementation to apply filters on the BadgeMutation builder.
+func (m *BadgeMutation) Filter() *BadgeFilter {
+	return &BadgeFilter{config: m.config, predicateAdder: m}
+}
+
+// BadgeFilter provides a generic filtering capability at runtime for BadgeQuery.
+type BadgeFilter struct {
+	predicateAdder
+	config
+}
+
+// Where applies the entql predicate on the query filter.
+func (f *BadgeFilter) Where(p entql.P) {
+	f.addPredicate(func(s *sql.Selector) {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[23].Type, p, s); err != nil {
+			s.AddError(err)
+		}
+	})
+}
+
+// WhereID applies the entql int predicate on the id field.
+func (f *BadgeFilter) WhereID(p entql.IntP) {
+	f.Where(p.Field(badge.FieldID))
+}
+
+// WhereName applies the entql string predicate on the name field.
+func (f *BadgeFilter) WhereName(p entql.StringP) {
+	f.Where(p.Field(badge.FieldName))
+}
+
+// WhereColor applies the entql string predicate on the color field.
+func (f *BadgeFilter) WhereColor(p entql.StringP) {
+	f.Where(p.Field(badge.FieldColor))
+}
+
+// WhereWeight applies the entql int predicate on the weight field.
+func (f *BadgeFilter) WhereWeight(p entql.IntP) {
+	f.Where(p.Field(badge.FieldWeight))
+}
+
+// addPredicate implements the predicateAdder interface.
 func (_q *BlobQuery) addPredicate(pred func(s *sql.Selector)) {
 	_q.predicates = append(_q.predicates, pred)
 }
@@ -2023,7 +2382,7 @@ type BlobFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *BlobFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[20].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[24].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2073,7 +2432,7 @@ type CardFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *CardFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[21].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[25].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2137,7 +2496,7 @@ type DeviceFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *DeviceFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[22].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[26].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2192,7 +2551,7 @@ type FolderFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *FolderFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[23].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[27].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2275,7 +2634,7 @@ type MembershipFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *MembershipFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[24].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[28].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2358,7 +2717,7 @@ type MemoFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *MemoFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[25].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[29].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2418,7 +2777,7 @@ type NodeFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *NodeFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[26].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[30].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2501,7 +2860,7 @@ type ProjectFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *ProjectFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[27].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[31].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2551,6 +2910,162 @@ func (f *ProjectFilter) WhereHasTasksWith(preds ...predicate.Task) {
 }
 
 // addPredicate implements the predicateAdder interface.
+func (_q *RouteQuery) addPredicate(pred func(s *sql.Selector)) {
+	_q.predicates = append(_q.predicates, pred)
+}
+
+// Filter returns a Filter implementation to apply filters on the RouteQuery builder.
+func (_q *RouteQuery) Filter() *RouteFilter {
+	return &RouteFilter{config: _q.config, predicateAdder: _q}
+}
+
+// addPredicate implements the predicateAdder interface.
+func (m *RouteMutation) addPredicate(pred func(s *sql.Selector)) {
+	m.predicates = append(m.predicates, pred)
+}
+
+// Filter returns an entql.Where implementation to apply filters on the RouteMutation builder.
+func (m *RouteMutation) Filter() *RouteFilter {
+	return &RouteFilter{config: m.config, predicateAdder: m}
+}
+
+// RouteFilter provides a generic filtering capability at runtime for RouteQuery.
+type RouteFilter struct {
+	predicateAdder
+	config
+}
+
+// Where applies the entql predicate on the query filter.
+func (f *RouteFilter) Where(p entql.P) {
+	f.addPredicate(func(s *sql.Selector) {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[32].Type, p, s); err != nil {
+			s.AddError(err)
+		}
+	})
+}
+
+// WhereID applies the entql int predicate on the id field.
+func (f *RouteFilter) WhereID(p entql.IntP) {
+	f.Where(p.Field(route.FieldID))
+}
+
+// WhereName applies the entql string predicate on the name field.
+func (f *RouteFilter) WhereName(p entql.StringP) {
+	f.Where(p.Field(route.FieldName))
+}
+
+// WhereHasStops applies a predicate to check if query has an edge stops.
+func (f *RouteFilter) WhereHasStops() {
+	f.Where(entql.HasEdge("stops"))
+}
+
+// WhereHasStopsWith applies a predicate to check if query has an edge stops with a given conditions (other predicates).
+func (f *RouteFilter) WhereHasStopsWith(preds ...predicate.Stop) {
+	f.Where(entql.HasEdgeWith("stops", sqlgraph.WrapFunc(func(s *sql.Selector) {
+		for _, p := range preds {
+			p(s)
+		}
+	})))
+}
+
+// addPredicate implements the predicateAdder interface.
+func (_q *StopQuery) addPredicate(pred func(s *sql.Selector)) {
+	_q.predicates = append(_q.predicates, pred)
+}
+
+// Filter returns a Filter implementation to apply filters on the StopQuery builder.
+func (_q *StopQuery) Filter() *StopFilter {
+	return &StopFilter{config: _q.config, predicateAdder: _q}
+}
+
+// addPredicate implements the predicateAdder interface.
+func (m *StopMutation) addPredicate(pred func(s *sql.Selector)) {
+	m.predicates = append(m.predicates, pred)
+}
+
+// Filter returns an entql.Where implementation to apply filters on the StopMutation builder.
+func (m *StopMutation) Filter() *StopFilter {
+	return &StopFilter{config: m.config, predicateAdder: m}
+}
+
+// StopFilter provides a generic filtering capability at runtime for StopQuery.
+type StopFilter struct {
+	predicateAdder
+	config
+}
+
+// Where applies the entql predicate on the query filter.
+func (f *StopFilter) Where(p entql.P) {
+	f.addPredicate(func(s *sql.Selector) {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[33].Type, p, s); err != nil {
+			s.AddError(err)
+		}
+	})
+}
+
+// WhereID applies the entql int predicate on the id field.
+func (f *StopFilter) WhereID(p entql.IntP) {
+	f.Where(p.Field(stop.FieldID))
+}
+
+// WhereRouteID applies the entql int predicate on the route_id field.
+func (f *StopFilter) WhereRouteID(p entql.IntP) {
+	f.Where(p.Field(stop.FieldRouteID))
+}
+
+// WhereNextID applies the entql int predicate on the next_id field.
+func (f *StopFilter) WhereNextID(p entql.IntP) {
+	f.Where(p.Field(stop.FieldNextID))
+}
+
+// WhereLength applies the entql int predicate on the length field.
+func (f *StopFilter) WhereLength(p entql.IntP) {
+	f.Where(p.Field(stop.FieldLength))
+}
+
+// WhereHasRoute applies a predicate to check if query has an edge route.
+func (f *StopFilter) WhereHasRoute() {
+	f.Where(entql.HasEdge("route"))
+}
+
+// WhereHasRouteWith applies a predicate to check if query has an edge route with a given conditions (other predicates).
+func (f *StopFilter) WhereHasRouteWith(preds ...predicate.Route) {
+	f.Where(entql.HasEdgeWith("route", sqlgraph.WrapFunc(func(s *sql.Selector) {
+		for _, p := range preds {
+			p(s)
+		}
+	})))
+}
+
+// WhereHasFeeders applies a predicate to check if query has an edge feeders.
+func (f *StopFilter) WhereHasFeeders() {
+	f.Where(entql.HasEdge("feeders"))
+}
+
+// WhereHasFeedersWith applies a predicate to check if query has an edge feeders with a given conditions (other predicates).
+func (f *StopFilter) WhereHasFeedersWith(preds ...predicate.Stop) {
+	f.Where(entql.HasEdgeWith("feeders", sqlgraph.WrapFunc(func(s *sql.Selector) {
+		for _, p := range preds {
+			p(s)
+		}
+	})))
+}
+
+// WhereHasNext applies a predicate to check if query has an edge next.
+func (f *StopFilter) WhereHasNext() {
+	f.Where(entql.HasEdge("next"))
+}
+
+// WhereHasNextWith applies a predicate to check if query has an edge next with a given conditions (other predicates).
+func (f *StopFilter) WhereHasNextWith(preds ...predicate.Stop) {
+	f.Where(entql.HasEdgeWith("next", sqlgraph.WrapFunc(func(s *sql.Selector) {
+		for _, p := range preds {
+			p(s)
+		}
+	})))
+}
+
+// addPredicate implements the predicateAdder interface.
 func (_q *TaskQuery) addPredicate(pred func(s *sql.Selector)) {
 	_q.predicates = append(_q.predicates, pred)
 }
@@ -2579,7 +3094,7 @@ type TaskFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TaskFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[28].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[34].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2763,7 +3278,7 @@ type TeamFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TeamFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[29].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[35].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2836,7 +3351,7 @@ type TenantFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TenantFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[30].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[36].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2909,7 +3424,7 @@ type TokenFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *TokenFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[31].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[37].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -2969,7 +3484,7 @@ type UserFilter struct {
 // Where applies the entql predicate on the query filter.
 func (f *UserFilter) Where(p entql.P) {
 	f.addPredicate(func(s *sql.Selector) {
-		if err := schemaGraph.EvalP(schemaGraph.Nodes[32].Type, p, s); err != nil {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[38].Type, p, s); err != nil {
 			s.AddError(err)
 		}
 	})
@@ -3110,4 +3625,49 @@ func (f *UserFilter) WhereHasMembershipsWith(preds ...predicate.Membership) {
 			p(s)
 		}
 	})))
+}
+
+// addPredicate implements the predicateAdder interface.
+func (_q *VoteQuery) addPredicate(pred func(s *sql.Selector)) {
+	_q.predicates = append(_q.predicates, pred)
+}
+
+// Filter returns a Filter implementation to apply filters on the VoteQuery builder.
+func (_q *VoteQuery) Filter() *VoteFilter {
+	return &VoteFilter{config: _q.config, predicateAdder: _q}
+}
+
+// addPredicate implements the predicateAdder interface.
+func (m *VoteMutation) addPredicate(pred func(s *sql.Selector)) {
+	m.predicates = append(m.predicates, pred)
+}
+
+// Filter returns an entql.Where implementation to apply filters on the VoteMutation builder.
+func (m *VoteMutation) Filter() *VoteFilter {
+	return &VoteFilter{config: m.config, predicateAdder: m}
+}
+
+// VoteFilter provides a generic filtering capability at runtime for VoteQuery.
+type VoteFilter struct {
+	predicateAdder
+	config
+}
+
+// Where applies the entql predicate on the query filter.
+func (f *VoteFilter) Where(p entql.P) {
+	f.addPredicate(func(s *sql.Selector) {
+		if err := schemaGraph.EvalP(schemaGraph.Nodes[39].Type, p, s); err != nil {
+			s.AddError(err)
+		}
+	})
+}
+
+// WhereID applies the entql int predicate on the id field.
+func (f *VoteFilter) WhereID(p entql.IntP) {
+	f.Where(p.Field(vote.FieldID))
+}
+
+// WhereTopic applies the entql string predicate on the topic field.
+func (f *VoteFilter) WhereTopic(p entql.StringP) {
+	f.Where(p.Field(vote.FieldTopic))
 }

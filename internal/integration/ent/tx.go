@@ -18,6 +18,8 @@ type Tx struct {
 	AttachmentCounters *AttachmentCountersClient
 	// UploadCounters is the client for interacting with the UploadCounters builders.
 	UploadCounters *UploadCountersClient
+	// BadgeCounters is the client for interacting with the BadgeCounters builders.
+	BadgeCounters *BadgeCountersClient
 	// BlobCounters is the client for interacting with the BlobCounters builders.
 	BlobCounters *BlobCountersClient
 	// CardCounters is the client for interacting with the CardCounters builders.
@@ -36,6 +38,8 @@ type Tx struct {
 	ChildCounters *ChildCountersClient
 	// KindCounters is the client for interacting with the KindCounters builders.
 	KindCounters *KindCountersClient
+	// StopCounters is the client for interacting with the StopCounters builders.
+	StopCounters *StopCountersClient
 	// TaskTierCounters is the client for interacting with the TaskTierCounters builders.
 	TaskTierCounters *TaskTierCountersClient
 	// TaskCounters is the client for interacting with the TaskCounters builders.
@@ -52,8 +56,12 @@ type Tx struct {
 	MarriageCounters *MarriageCountersClient
 	// TenantUserCounters is the client for interacting with the TenantUserCounters builders.
 	TenantUserCounters *TenantUserCountersClient
+	// VoteCounters is the client for interacting with the VoteCounters builders.
+	VoteCounters *VoteCountersClient
 	// Attachment is the client for interacting with the Attachment builders.
 	Attachment *AttachmentClient
+	// Badge is the client for interacting with the Badge builders.
+	Badge *BadgeClient
 	// Blob is the client for interacting with the Blob builders.
 	Blob *BlobClient
 	// Card is the client for interacting with the Card builders.
@@ -70,6 +78,10 @@ type Tx struct {
 	Node *NodeClient
 	// Project is the client for interacting with the Project builders.
 	Project *ProjectClient
+	// Route is the client for interacting with the Route builders.
+	Route *RouteClient
+	// Stop is the client for interacting with the Stop builders.
+	Stop *StopClient
 	// Task is the client for interacting with the Task builders.
 	Task *TaskClient
 	// Team is the client for interacting with the Team builders.
@@ -80,6 +92,8 @@ type Tx struct {
 	Token *TokenClient
 	// User is the client for interacting with the User builders.
 	User *UserClient
+	// Vote is the client for interacting with the Vote builders.
+	Vote *VoteClient
 
 	// lazily loaded.
 	client     *Client
@@ -213,6 +227,7 @@ func (tx *Tx) Client() *Client {
 func (tx *Tx) init() {
 	tx.AttachmentCounters = NewAttachmentCountersClient(tx.config)
 	tx.UploadCounters = NewUploadCountersClient(tx.config)
+	tx.BadgeCounters = NewBadgeCountersClient(tx.config)
 	tx.BlobCounters = NewBlobCountersClient(tx.config)
 	tx.CardCounters = NewCardCountersClient(tx.config)
 	tx.CardColorCounters = NewCardColorCountersClient(tx.config)
@@ -222,6 +237,7 @@ func (tx *Tx) init() {
 	tx.MemoCounters = NewMemoCountersClient(tx.config)
 	tx.ChildCounters = NewChildCountersClient(tx.config)
 	tx.KindCounters = NewKindCountersClient(tx.config)
+	tx.StopCounters = NewStopCountersClient(tx.config)
 	tx.TaskTierCounters = NewTaskTierCountersClient(tx.config)
 	tx.TaskCounters = NewTaskCountersClient(tx.config)
 	tx.OwnerCounters = NewOwnerCountersClient(tx.config)
@@ -230,7 +246,9 @@ func (tx *Tx) init() {
 	tx.TokenNameCounters = NewTokenNameCountersClient(tx.config)
 	tx.MarriageCounters = NewMarriageCountersClient(tx.config)
 	tx.TenantUserCounters = NewTenantUserCountersClient(tx.config)
+	tx.VoteCounters = NewVoteCountersClient(tx.config)
 	tx.Attachment = NewAttachmentClient(tx.config)
+	tx.Badge = NewBadgeClient(tx.config)
 	tx.Blob = NewBlobClient(tx.config)
 	tx.Card = NewCardClient(tx.config)
 	tx.Device = NewDeviceClient(tx.config)
@@ -239,11 +257,14 @@ func (tx *Tx) init() {
 	tx.Memo = NewMemoClient(tx.config)
 	tx.Node = NewNodeClient(tx.config)
 	tx.Project = NewProjectClient(tx.config)
+	tx.Route = NewRouteClient(tx.config)
+	tx.Stop = NewStopClient(tx.config)
 	tx.Task = NewTaskClient(tx.config)
 	tx.Team = NewTeamClient(tx.config)
 	tx.Tenant = NewTenantClient(tx.config)
 	tx.Token = NewTokenClient(tx.config)
 	tx.User = NewUserClient(tx.config)
+	tx.Vote = NewVoteClient(tx.config)
 }
 
 // txDriver wraps the given dialect.Tx with a nop dialect.Driver implementation.

@@ -3,6 +3,7 @@ package schema
 import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
+	"entgo.io/ent/dialect/entsql"
 	"entgo.io/ent/schema"
 	"entgo.io/ent/schema/field"
 	"entgo.io/ent/schema/index"
@@ -76,4 +77,40 @@ func (Blob) Fields() []ent.Field {
 		field.String("bucket").MaxLen(40),
 		field.Int64("size"),
 	}
+}
+
+// Badge has a number that the database or the application gives, and values that
+// only the database knows.
+type Badge struct{ ent.Schema }
+
+// Annotations of the Badge.
+func (Badge) Annotations() []schema.Annotation {
+	return []schema.Annotation{
+		entcounter.Counter("Badge", entcounter.Key("color"), entcounter.Count("count"), entcounter.Sum("weight", "weight")),
+	}
+}
+
+// Fields of the Badge.
+func (Badge) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int("id"),
+		field.String("name").MaxLen(40),
+		field.String("color").MaxLen(30).Optional().Annotations(entsql.Default("plain")),
+		field.Int("weight").Optional().Annotations(entsql.DefaultExprs(map[string]string{
+			dialect.MySQL: "3", dialect.Postgres: "1 + 2", dialect.SQLite: "(1 + 2)",
+		})),
+	}
+}
+
+// Vote is counted, and nothing of it summed.
+type Vote struct{ ent.Schema }
+
+// Annotations of the Vote.
+func (Vote) Annotations() []schema.Annotation {
+	return []schema.Annotation{entcounter.Counter("Vote", entcounter.Key("topic"), entcounter.Count("count"))}
+}
+
+// Fields of the Vote.
+func (Vote) Fields() []ent.Field {
+	return []ent.Field{field.String("topic").MaxLen(40)}
 }

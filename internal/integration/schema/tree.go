@@ -62,3 +62,46 @@ func (Folder) Edges() []ent.Edge {
 		edge.From("parent", Folder.Type).Ref("children").Unique().Field("parent_id"),
 	}
 }
+
+// Route has stops that go with it.
+type Route struct{ ent.Schema }
+
+// Fields of the Route.
+func (Route) Fields() []ent.Field {
+	return []ent.Field{field.String("name").MaxLen(40)}
+}
+
+// Edges of the Route.
+func (Route) Edges() []ent.Edge {
+	return []ent.Edge{
+		edge.To("stops", Stop.Type).Annotations(entsql.OnDelete(entsql.Cascade)),
+	}
+}
+
+// Stop refers to the next one, of any route, which cannot go before it does.
+type Stop struct{ ent.Schema }
+
+// Annotations of the Stop.
+func (Stop) Annotations() []schema.Annotation {
+	return []schema.Annotation{
+		entcounter.Counter("Stop", entcounter.Key("route_id"), entcounter.Count("count"), entcounter.Sum("length", "length")),
+	}
+}
+
+// Fields of the Stop.
+func (Stop) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int("route_id").Optional().Nillable(),
+		field.Int("next_id").Optional().Nillable(),
+		field.Int("length").Default(1),
+	}
+}
+
+// Edges of the Stop.
+func (Stop) Edges() []ent.Edge {
+	return []ent.Edge{
+		edge.From("route", Route.Type).Ref("stops").Unique().Field("route_id"),
+		edge.To("feeders", Stop.Type).Annotations(entsql.OnDelete(entsql.NoAction)),
+		edge.From("next", Stop.Type).Ref("feeders").Unique().Field("next_id"),
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent"
 	"github.com/entcounter/entcounter/internal/integration/ent/attachment"
 	"github.com/entcounter/entcounter/internal/integration/ent/attachmentcounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/badge"
+	"github.com/entcounter/entcounter/internal/integration/ent/badgecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/blob"
 	"github.com/entcounter/entcounter/internal/integration/ent/blobcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/card"
@@ -31,6 +33,9 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/predicate"
 	"github.com/entcounter/entcounter/internal/integration/ent/project"
 	"github.com/entcounter/entcounter/internal/integration/ent/reviewcounters"
+	"github.com/entcounter/entcounter/internal/integration/ent/route"
+	"github.com/entcounter/entcounter/internal/integration/ent/stop"
+	"github.com/entcounter/entcounter/internal/integration/ent/stopcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/taskcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/tasktiercounters"
@@ -42,6 +47,8 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/tokennamecounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/uploadcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
+	"github.com/entcounter/entcounter/internal/integration/ent/votecounters"
 )
 
 // The Query interface represents an operation that queries a graph.
@@ -152,6 +159,33 @@ func (f TraverseUploadCounters) Traverse(ctx context.Context, q ent.Query) error
 		return f(ctx, q)
 	}
 	return fmt.Errorf("unexpected query type %T. expect *ent.UploadCountersQuery", q)
+}
+
+// The BadgeCountersFunc type is an adapter to allow the use of ordinary function as a Querier.
+type BadgeCountersFunc func(context.Context, *ent.BadgeCountersQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f BadgeCountersFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.BadgeCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.BadgeCountersQuery", q)
+}
+
+// The TraverseBadgeCounters type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseBadgeCounters func(context.Context, *ent.BadgeCountersQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseBadgeCounters) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseBadgeCounters) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.BadgeCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.BadgeCountersQuery", q)
 }
 
 // The BlobCountersFunc type is an adapter to allow the use of ordinary function as a Querier.
@@ -397,6 +431,33 @@ func (f TraverseKindCounters) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.KindCountersQuery", q)
 }
 
+// The StopCountersFunc type is an adapter to allow the use of ordinary function as a Querier.
+type StopCountersFunc func(context.Context, *ent.StopCountersQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f StopCountersFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.StopCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.StopCountersQuery", q)
+}
+
+// The TraverseStopCounters type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseStopCounters func(context.Context, *ent.StopCountersQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseStopCounters) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseStopCounters) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.StopCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.StopCountersQuery", q)
+}
+
 // The TaskTierCountersFunc type is an adapter to allow the use of ordinary function as a Querier.
 type TaskTierCountersFunc func(context.Context, *ent.TaskTierCountersQuery) (ent.Value, error)
 
@@ -613,6 +674,33 @@ func (f TraverseTenantUserCounters) Traverse(ctx context.Context, q ent.Query) e
 	return fmt.Errorf("unexpected query type %T. expect *ent.TenantUserCountersQuery", q)
 }
 
+// The VoteCountersFunc type is an adapter to allow the use of ordinary function as a Querier.
+type VoteCountersFunc func(context.Context, *ent.VoteCountersQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f VoteCountersFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.VoteCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.VoteCountersQuery", q)
+}
+
+// The TraverseVoteCounters type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseVoteCounters func(context.Context, *ent.VoteCountersQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseVoteCounters) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseVoteCounters) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.VoteCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.VoteCountersQuery", q)
+}
+
 // The AttachmentFunc type is an adapter to allow the use of ordinary function as a Querier.
 type AttachmentFunc func(context.Context, *ent.AttachmentQuery) (ent.Value, error)
 
@@ -638,6 +726,33 @@ func (f TraverseAttachment) Traverse(ctx context.Context, q ent.Query) error {
 		return f(ctx, q)
 	}
 	return fmt.Errorf("unexpected query type %T. expect *ent.AttachmentQuery", q)
+}
+
+// The BadgeFunc type is an adapter to allow the use of ordinary function as a Querier.
+type BadgeFunc func(context.Context, *ent.BadgeQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f BadgeFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.BadgeQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.BadgeQuery", q)
+}
+
+// The TraverseBadge type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseBadge func(context.Context, *ent.BadgeQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseBadge) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseBadge) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.BadgeQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.BadgeQuery", q)
 }
 
 // The BlobFunc type is an adapter to allow the use of ordinary function as a Querier.
@@ -856,6 +971,60 @@ func (f TraverseProject) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.ProjectQuery", q)
 }
 
+// The RouteFunc type is an adapter to allow the use of ordinary function as a Querier.
+type RouteFunc func(context.Context, *ent.RouteQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f RouteFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.RouteQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.RouteQuery", q)
+}
+
+// The TraverseRoute type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseRoute func(context.Context, *ent.RouteQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseRoute) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseRoute) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.RouteQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.RouteQuery", q)
+}
+
+// The StopFunc type is an adapter to allow the use of ordinary function as a Querier.
+type StopFunc func(context.Context, *ent.StopQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f StopFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.StopQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.StopQuery", q)
+}
+
+// The TraverseStop type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseStop func(context.Context, *ent.StopQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseStop) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseStop) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.StopQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.StopQuery", q)
+}
+
 // The TaskFunc type is an adapter to allow the use of ordinary function as a Querier.
 type TaskFunc func(context.Context, *ent.TaskQuery) (ent.Value, error)
 
@@ -991,6 +1160,33 @@ func (f TraverseUser) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.UserQuery", q)
 }
 
+// The VoteFunc type is an adapter to allow the use of ordinary function as a Querier.
+type VoteFunc func(context.Context, *ent.VoteQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f VoteFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.VoteQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.VoteQuery", q)
+}
+
+// The TraverseVote type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseVote func(context.Context, *ent.VoteQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseVote) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseVote) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.VoteQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.VoteQuery", q)
+}
+
 // NewQuery returns the generic Query interface for the given typed query.
 func NewQuery(q ent.Query) (Query, error) {
 	switch q := q.(type) {
@@ -998,6 +1194,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.AttachmentCountersQuery, predicate.AttachmentCounters, attachmentcounters.OrderOption]{typ: ent.TypeAttachmentCounters, tq: q}, nil
 	case *ent.UploadCountersQuery:
 		return &query[*ent.UploadCountersQuery, predicate.UploadCounters, uploadcounters.OrderOption]{typ: ent.TypeUploadCounters, tq: q}, nil
+	case *ent.BadgeCountersQuery:
+		return &query[*ent.BadgeCountersQuery, predicate.BadgeCounters, badgecounters.OrderOption]{typ: ent.TypeBadgeCounters, tq: q}, nil
 	case *ent.BlobCountersQuery:
 		return &query[*ent.BlobCountersQuery, predicate.BlobCounters, blobcounters.OrderOption]{typ: ent.TypeBlobCounters, tq: q}, nil
 	case *ent.CardCountersQuery:
@@ -1016,6 +1214,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.ChildCountersQuery, predicate.ChildCounters, childcounters.OrderOption]{typ: ent.TypeChildCounters, tq: q}, nil
 	case *ent.KindCountersQuery:
 		return &query[*ent.KindCountersQuery, predicate.KindCounters, kindcounters.OrderOption]{typ: ent.TypeKindCounters, tq: q}, nil
+	case *ent.StopCountersQuery:
+		return &query[*ent.StopCountersQuery, predicate.StopCounters, stopcounters.OrderOption]{typ: ent.TypeStopCounters, tq: q}, nil
 	case *ent.TaskTierCountersQuery:
 		return &query[*ent.TaskTierCountersQuery, predicate.TaskTierCounters, tasktiercounters.OrderOption]{typ: ent.TypeTaskTierCounters, tq: q}, nil
 	case *ent.TaskCountersQuery:
@@ -1032,8 +1232,12 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.MarriageCountersQuery, predicate.MarriageCounters, marriagecounters.OrderOption]{typ: ent.TypeMarriageCounters, tq: q}, nil
 	case *ent.TenantUserCountersQuery:
 		return &query[*ent.TenantUserCountersQuery, predicate.TenantUserCounters, tenantusercounters.OrderOption]{typ: ent.TypeTenantUserCounters, tq: q}, nil
+	case *ent.VoteCountersQuery:
+		return &query[*ent.VoteCountersQuery, predicate.VoteCounters, votecounters.OrderOption]{typ: ent.TypeVoteCounters, tq: q}, nil
 	case *ent.AttachmentQuery:
 		return &query[*ent.AttachmentQuery, predicate.Attachment, attachment.OrderOption]{typ: ent.TypeAttachment, tq: q}, nil
+	case *ent.BadgeQuery:
+		return &query[*ent.BadgeQuery, predicate.Badge, badge.OrderOption]{typ: ent.TypeBadge, tq: q}, nil
 	case *ent.BlobQuery:
 		return &query[*ent.BlobQuery, predicate.Blob, blob.OrderOption]{typ: ent.TypeBlob, tq: q}, nil
 	case *ent.CardQuery:
@@ -1050,6 +1254,10 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.NodeQuery, predicate.Node, node.OrderOption]{typ: ent.TypeNode, tq: q}, nil
 	case *ent.ProjectQuery:
 		return &query[*ent.ProjectQuery, predicate.Project, project.OrderOption]{typ: ent.TypeProject, tq: q}, nil
+	case *ent.RouteQuery:
+		return &query[*ent.RouteQuery, predicate.Route, route.OrderOption]{typ: ent.TypeRoute, tq: q}, nil
+	case *ent.StopQuery:
+		return &query[*ent.StopQuery, predicate.Stop, stop.OrderOption]{typ: ent.TypeStop, tq: q}, nil
 	case *ent.TaskQuery:
 		return &query[*ent.TaskQuery, predicate.Task, task.OrderOption]{typ: ent.TypeTask, tq: q}, nil
 	case *ent.TeamQuery:
@@ -1060,6 +1268,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.TokenQuery, predicate.Token, token.OrderOption]{typ: ent.TypeToken, tq: q}, nil
 	case *ent.UserQuery:
 		return &query[*ent.UserQuery, predicate.User, user.OrderOption]{typ: ent.TypeUser, tq: q}, nil
+	case *ent.VoteQuery:
+		return &query[*ent.VoteQuery, predicate.Vote, vote.OrderOption]{typ: ent.TypeVote, tq: q}, nil
 	default:
 		return nil, fmt.Errorf("unknown query type %T", q)
 	}

@@ -82,6 +82,41 @@ var (
 			},
 		},
 	}
+	// BadgeCountersColumns holds the columns for the "badge_counters" table.
+	BadgeCountersColumns = []*schema.Column{
+		{Name: "color", Type: field.TypeString, Size: 30},
+		{Name: "count", Type: field.TypeInt64},
+		{Name: "weight", Type: field.TypeInt64},
+		{Name: "updated_at", Type: field.TypeTime, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz(6)", "sqlite3": "datetime"}},
+	}
+	// BadgeCountersTable holds the schema information for the "badge_counters" table.
+	// The folded rows of the Badge counter.
+	BadgeCountersTable = &schema.Table{
+		Name:       "badge_counters",
+		Columns:    BadgeCountersColumns,
+		PrimaryKey: []*schema.Column{BadgeCountersColumns[0]},
+	}
+	// BadgeCounterJournalColumns holds the columns for the "badge_counter_journal" table.
+	BadgeCounterJournalColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "color", Type: field.TypeString, Size: 30},
+		{Name: "count_delta", Type: field.TypeInt64},
+		{Name: "weight_delta", Type: field.TypeInt64},
+		{Name: "inserted_at", Type: field.TypeTime, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz(6)", "sqlite3": "datetime"}},
+	}
+	// BadgeCounterJournalTable holds the schema information for the "badge_counter_journal" table.
+	// The deltas of the Badge counter that are not folded yet.
+	BadgeCounterJournalTable = &schema.Table{
+		Name:       "badge_counter_journal",
+		Columns:    BadgeCounterJournalColumns,
+		PrimaryKey: []*schema.Column{BadgeCounterJournalColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "badge_counter_journal_by_key",
+				Columns: []*schema.Column{BadgeCounterJournalColumns[1]},
+			},
+		},
+	}
 	// BlobCountersColumns holds the columns for the "blob_counters" table.
 	BlobCountersColumns = []*schema.Column{
 		{Name: "bucket", Type: field.TypeString, Size: 40},
@@ -399,6 +434,41 @@ var (
 			},
 		},
 	}
+	// StopCountersColumns holds the columns for the "stop_counters" table.
+	StopCountersColumns = []*schema.Column{
+		{Name: "route_id", Type: field.TypeInt},
+		{Name: "count", Type: field.TypeInt64},
+		{Name: "length", Type: field.TypeInt64},
+		{Name: "updated_at", Type: field.TypeTime, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz(6)", "sqlite3": "datetime"}},
+	}
+	// StopCountersTable holds the schema information for the "stop_counters" table.
+	// The folded rows of the Stop counter.
+	StopCountersTable = &schema.Table{
+		Name:       "stop_counters",
+		Columns:    StopCountersColumns,
+		PrimaryKey: []*schema.Column{StopCountersColumns[0]},
+	}
+	// StopCounterJournalColumns holds the columns for the "stop_counter_journal" table.
+	StopCounterJournalColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "route_id", Type: field.TypeInt},
+		{Name: "count_delta", Type: field.TypeInt64},
+		{Name: "length_delta", Type: field.TypeInt64},
+		{Name: "inserted_at", Type: field.TypeTime, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz(6)", "sqlite3": "datetime"}},
+	}
+	// StopCounterJournalTable holds the schema information for the "stop_counter_journal" table.
+	// The deltas of the Stop counter that are not folded yet.
+	StopCounterJournalTable = &schema.Table{
+		Name:       "stop_counter_journal",
+		Columns:    StopCounterJournalColumns,
+		PrimaryKey: []*schema.Column{StopCounterJournalColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "stop_counter_journal_by_key",
+				Columns: []*schema.Column{StopCounterJournalColumns[1]},
+			},
+		},
+	}
 	// TaskTierCountersColumns holds the columns for the "task_tier_counters" table.
 	TaskTierCountersColumns = []*schema.Column{
 		{Name: "tier", Type: field.TypeString, Size: 30},
@@ -689,6 +759,39 @@ var (
 			},
 		},
 	}
+	// VoteCountersColumns holds the columns for the "vote_counters" table.
+	VoteCountersColumns = []*schema.Column{
+		{Name: "topic", Type: field.TypeString, Size: 40},
+		{Name: "count", Type: field.TypeInt64},
+		{Name: "updated_at", Type: field.TypeTime, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz(6)", "sqlite3": "datetime"}},
+	}
+	// VoteCountersTable holds the schema information for the "vote_counters" table.
+	// The folded rows of the Vote counter.
+	VoteCountersTable = &schema.Table{
+		Name:       "vote_counters",
+		Columns:    VoteCountersColumns,
+		PrimaryKey: []*schema.Column{VoteCountersColumns[0]},
+	}
+	// VoteCounterJournalColumns holds the columns for the "vote_counter_journal" table.
+	VoteCounterJournalColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "topic", Type: field.TypeString, Size: 40},
+		{Name: "count_delta", Type: field.TypeInt64},
+		{Name: "inserted_at", Type: field.TypeTime, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz(6)", "sqlite3": "datetime"}},
+	}
+	// VoteCounterJournalTable holds the schema information for the "vote_counter_journal" table.
+	// The deltas of the Vote counter that are not folded yet.
+	VoteCounterJournalTable = &schema.Table{
+		Name:       "vote_counter_journal",
+		Columns:    VoteCounterJournalColumns,
+		PrimaryKey: []*schema.Column{VoteCounterJournalColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "vote_counter_journal_by_key",
+				Columns: []*schema.Column{VoteCounterJournalColumns[1]},
+			},
+		},
+	}
 	// CounterLocksColumns holds the columns for the "counter_locks" table.
 	CounterLocksColumns = []*schema.Column{
 		{Name: "counter_name", Type: field.TypeString, Size: 64},
@@ -711,6 +814,8 @@ func init() {
 		AttachmentCounterJournalTable,
 		UploadCountersTable,
 		UploadCounterJournalTable,
+		BadgeCountersTable,
+		BadgeCounterJournalTable,
 		BlobCountersTable,
 		BlobCounterJournalTable,
 		CardCountersTable,
@@ -729,6 +834,8 @@ func init() {
 		ChildCounterJournalTable,
 		KindCountersTable,
 		KindCounterJournalTable,
+		StopCountersTable,
+		StopCounterJournalTable,
 		TaskTierCountersTable,
 		TaskTierCounterJournalTable,
 		TaskCountersTable,
@@ -745,6 +852,8 @@ func init() {
 		MarriageCounterJournalTable,
 		TenantUserCountersTable,
 		TenantUserCounterJournalTable,
+		VoteCountersTable,
+		VoteCounterJournalTable,
 		CounterLocksTable,
 	)
 }

@@ -46,6 +46,19 @@ var (
 			},
 		},
 	}
+	// BadgesColumns holds the columns for the "badges" table.
+	BadgesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt, Increment: true},
+		{Name: "name", Type: field.TypeString, Size: 40},
+		{Name: "color", Type: field.TypeString, Nullable: true, Size: 30, Default: "plain"},
+		{Name: "weight", Type: field.TypeInt, Nullable: true, Default: map[string]schema.Expr{"mysql": "3", "postgres": "1 + 2", "sqlite3": "(1 + 2)"}},
+	}
+	// BadgesTable holds the schema information for the "badges" table.
+	BadgesTable = &schema.Table{
+		Name:       "badges",
+		Columns:    BadgesColumns,
+		PrimaryKey: []*schema.Column{BadgesColumns[0]},
+	}
 	// BlobsColumns holds the columns for the "blobs" table.
 	BlobsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeBytes, SchemaType: map[string]string{"mysql": "varbinary(8)"}},
@@ -194,6 +207,44 @@ var (
 			},
 		},
 	}
+	// RoutesColumns holds the columns for the "routes" table.
+	RoutesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt, Increment: true},
+		{Name: "name", Type: field.TypeString, Size: 40},
+	}
+	// RoutesTable holds the schema information for the "routes" table.
+	RoutesTable = &schema.Table{
+		Name:       "routes",
+		Columns:    RoutesColumns,
+		PrimaryKey: []*schema.Column{RoutesColumns[0]},
+	}
+	// StopsColumns holds the columns for the "stops" table.
+	StopsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt, Increment: true},
+		{Name: "length", Type: field.TypeInt, Default: 1},
+		{Name: "route_id", Type: field.TypeInt, Nullable: true},
+		{Name: "next_id", Type: field.TypeInt, Nullable: true},
+	}
+	// StopsTable holds the schema information for the "stops" table.
+	StopsTable = &schema.Table{
+		Name:       "stops",
+		Columns:    StopsColumns,
+		PrimaryKey: []*schema.Column{StopsColumns[0]},
+		ForeignKeys: []*schema.ForeignKey{
+			{
+				Symbol:     "stops_routes_stops",
+				Columns:    []*schema.Column{StopsColumns[2]},
+				RefColumns: []*schema.Column{RoutesColumns[0]},
+				OnDelete:   schema.Cascade,
+			},
+			{
+				Symbol:     "stops_stops_feeders",
+				Columns:    []*schema.Column{StopsColumns[3]},
+				RefColumns: []*schema.Column{StopsColumns[0]},
+				OnDelete:   schema.NoAction,
+			},
+		},
+	}
 	// TasksColumns holds the columns for the "tasks" table.
 	TasksColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt, Increment: true},
@@ -307,6 +358,17 @@ var (
 			},
 		},
 	}
+	// VotesColumns holds the columns for the "votes" table.
+	VotesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeInt, Increment: true},
+		{Name: "topic", Type: field.TypeString, Size: 40},
+	}
+	// VotesTable holds the schema information for the "votes" table.
+	VotesTable = &schema.Table{
+		Name:       "votes",
+		Columns:    VotesColumns,
+		PrimaryKey: []*schema.Column{VotesColumns[0]},
+	}
 	// TaskBlocksColumns holds the columns for the "task_blocks" table.
 	TaskBlocksColumns = []*schema.Column{
 		{Name: "task_id", Type: field.TypeInt},
@@ -335,6 +397,7 @@ var (
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
 		GroupTable,
+		BadgesTable,
 		BlobsTable,
 		CardsTable,
 		DevicesTable,
@@ -343,11 +406,14 @@ var (
 		FilesTable,
 		NodesTable,
 		ProjectsTable,
+		RoutesTable,
+		StopsTable,
 		TasksTable,
 		TeamsTable,
 		TenantsTable,
 		TokensTable,
 		UsersTable,
+		VotesTable,
 		TaskBlocksTable,
 	}
 )
@@ -367,6 +433,8 @@ func init() {
 	}
 	NodesTable.ForeignKeys[0].RefTable = NodesTable
 	ProjectsTable.ForeignKeys[0].RefTable = TenantsTable
+	StopsTable.ForeignKeys[0].RefTable = RoutesTable
+	StopsTable.ForeignKeys[1].RefTable = StopsTable
 	TasksTable.ForeignKeys[0].RefTable = ProjectsTable
 	TasksTable.ForeignKeys[1].RefTable = UsersTable
 	TasksTable.ForeignKeys[2].RefTable = UsersTable

@@ -12,6 +12,9 @@ type AttachmentCounters func(*sql.Selector)
 // UploadCounters is the predicate function for uploadcounters builders.
 type UploadCounters func(*sql.Selector)
 
+// BadgeCounters is the predicate function for badgecounters builders.
+type BadgeCounters func(*sql.Selector)
+
 // BlobCounters is the predicate function for blobcounters builders.
 type BlobCounters func(*sql.Selector)
 
@@ -39,6 +42,9 @@ type ChildCounters func(*sql.Selector)
 // KindCounters is the predicate function for kindcounters builders.
 type KindCounters func(*sql.Selector)
 
+// StopCounters is the predicate function for stopcounters builders.
+type StopCounters func(*sql.Selector)
+
 // TaskTierCounters is the predicate function for tasktiercounters builders.
 type TaskTierCounters func(*sql.Selector)
 
@@ -63,8 +69,14 @@ type MarriageCounters func(*sql.Selector)
 // TenantUserCounters is the predicate function for tenantusercounters builders.
 type TenantUserCounters func(*sql.Selector)
 
+// VoteCounters is the predicate function for votecounters builders.
+type VoteCounters func(*sql.Selector)
+
 // Attachment is the predicate function for attachment builders.
 type Attachment func(*sql.Selector)
+
+// Badge is the predicate function for badge builders.
+type Badge func(*sql.Selector)
 
 // Blob is the predicate function for blob builders.
 type Blob func(*sql.Selector)
@@ -90,6 +102,12 @@ type Node func(*sql.Selector)
 // Project is the predicate function for project builders.
 type Project func(*sql.Selector)
 
+// Route is the predicate function for route builders.
+type Route func(*sql.Selector)
+
+// Stop is the predicate function for stop builders.
+type Stop func(*sql.Selector)
+
 // Task is the predicate function for task builders.
 type Task func(*sql.Selector)
 
@@ -104,3 +122,6 @@ type Token func(*sql.Selector)
 
 // User is the predicate function for user builders.
 type User func(*sql.Selector)
+
+// Vote is the predicate function for vote builders.
+type Vote func(*sql.Selector)

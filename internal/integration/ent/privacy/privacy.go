@@ -135,6 +135,18 @@ func (f UploadCountersQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query)
 	return Denyf("ent/privacy: unexpected query type %T, expect *ent.UploadCountersQuery", q)
 }
 
+// The BadgeCountersQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type BadgeCountersQueryRuleFunc func(context.Context, *ent.BadgeCountersQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f BadgeCountersQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.BadgeCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("ent/privacy: unexpected query type %T, expect *ent.BadgeCountersQuery", q)
+}
+
 // The BlobCountersQueryRuleFunc type is an adapter to allow the use of ordinary
 // functions as a query rule.
 type BlobCountersQueryRuleFunc func(context.Context, *ent.BlobCountersQuery) error
@@ -243,6 +255,18 @@ func (f KindCountersQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query) e
 	return Denyf("ent/privacy: unexpected query type %T, expect *ent.KindCountersQuery", q)
 }
 
+// The StopCountersQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type StopCountersQueryRuleFunc func(context.Context, *ent.StopCountersQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f StopCountersQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.StopCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("ent/privacy: unexpected query type %T, expect *ent.StopCountersQuery", q)
+}
+
 // The TaskTierCountersQueryRuleFunc type is an adapter to allow the use of ordinary
 // functions as a query rule.
 type TaskTierCountersQueryRuleFunc func(context.Context, *ent.TaskTierCountersQuery) error
@@ -339,6 +363,18 @@ func (f TenantUserCountersQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Qu
 	return Denyf("ent/privacy: unexpected query type %T, expect *ent.TenantUserCountersQuery", q)
 }
 
+// The VoteCountersQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type VoteCountersQueryRuleFunc func(context.Context, *ent.VoteCountersQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f VoteCountersQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.VoteCountersQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("ent/privacy: unexpected query type %T, expect *ent.VoteCountersQuery", q)
+}
+
 // The AttachmentQueryRuleFunc type is an adapter to allow the use of ordinary
 // functions as a query rule.
 type AttachmentQueryRuleFunc func(context.Context, *ent.AttachmentQuery) error
@@ -361,6 +397,30 @@ func (f AttachmentMutationRuleFunc) EvalMutation(ctx context.Context, m ent.Muta
 		return f(ctx, m)
 	}
 	return Denyf("ent/privacy: unexpected mutation type %T, expect *ent.AttachmentMutation", m)
+}
+
+// The BadgeQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type BadgeQueryRuleFunc func(context.Context, *ent.BadgeQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f BadgeQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.BadgeQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("ent/privacy: unexpected query type %T, expect *ent.BadgeQuery", q)
+}
+
+// The BadgeMutationRuleFunc type is an adapter to allow the use of ordinary
+// functions as a mutation rule.
+type BadgeMutationRuleFunc func(context.Context, *ent.BadgeMutation) error
+
+// EvalMutation calls f(ctx, m).
+func (f BadgeMutationRuleFunc) EvalMutation(ctx context.Context, m ent.Mutation) error {
+	if m, ok := m.(*ent.BadgeMutation); ok {
+		return f(ctx, m)
+	}
+	return Denyf("ent/privacy: unexpected mutation type %T, expect *ent.BadgeMutation", m)
 }
 
 // The BlobQueryRuleFunc type is an adapter to allow the use of ordinary
@@ -555,6 +615,54 @@ func (f ProjectMutationRuleFunc) EvalMutation(ctx context.Context, m ent.Mutatio
 	return Denyf("ent/privacy: unexpected mutation type %T, expect *ent.ProjectMutation", m)
 }
 
+// The RouteQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type RouteQueryRuleFunc func(context.Context, *ent.RouteQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f RouteQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.RouteQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("ent/privacy: unexpected query type %T, expect *ent.RouteQuery", q)
+}
+
+// The RouteMutationRuleFunc type is an adapter to allow the use of ordinary
+// functions as a mutation rule.
+type RouteMutationRuleFunc func(context.Context, *ent.RouteMutation) error
+
+// EvalMutation calls f(ctx, m).
+func (f RouteMutationRuleFunc) EvalMutation(ctx context.Context, m ent.Mutation) error {
+	if m, ok := m.(*ent.RouteMutation); ok {
+		return f(ctx, m)
+	}
+	return Denyf("ent/privacy: unexpected mutation type %T, expect *ent.RouteMutation", m)
+}
+
+// The StopQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type StopQueryRuleFunc func(context.Context, *ent.StopQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f StopQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.StopQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("ent/privacy: unexpected query type %T, expect *ent.StopQuery", q)
+}
+
+// The StopMutationRuleFunc type is an adapter to allow the use of ordinary
+// functions as a mutation rule.
+type StopMutationRuleFunc func(context.Context, *ent.StopMutation) error
+
+// EvalMutation calls f(ctx, m).
+func (f StopMutationRuleFunc) EvalMutation(ctx context.Context, m ent.Mutation) error {
+	if m, ok := m.(*ent.StopMutation); ok {
+		return f(ctx, m)
+	}
+	return Denyf("ent/privacy: unexpected mutation type %T, expect *ent.StopMutation", m)
+}
+
 // The TaskQueryRuleFunc type is an adapter to allow the use of ordinary
 // functions as a query rule.
 type TaskQueryRuleFunc func(context.Context, *ent.TaskQuery) error
@@ -675,6 +783,30 @@ func (f UserMutationRuleFunc) EvalMutation(ctx context.Context, m ent.Mutation) 
 	return Denyf("ent/privacy: unexpected mutation type %T, expect *ent.UserMutation", m)
 }
 
+// The VoteQueryRuleFunc type is an adapter to allow the use of ordinary
+// functions as a query rule.
+type VoteQueryRuleFunc func(context.Context, *ent.VoteQuery) error
+
+// EvalQuery return f(ctx, q).
+func (f VoteQueryRuleFunc) EvalQuery(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.VoteQuery); ok {
+		return f(ctx, q)
+	}
+	return Denyf("ent/privacy: unexpected query type %T, expect *ent.VoteQuery", q)
+}
+
+// The VoteMutationRuleFunc type is an adapter to allow the use of ordinary
+// functions as a mutation rule.
+type VoteMutationRuleFunc func(context.Context, *ent.VoteMutation) error
+
+// EvalMutation calls f(ctx, m).
+func (f VoteMutationRuleFunc) EvalMutation(ctx context.Context, m ent.Mutation) error {
+	if m, ok := m.(*ent.VoteMutation); ok {
+		return f(ctx, m)
+	}
+	return Denyf("ent/privacy: unexpected mutation type %T, expect *ent.VoteMutation", m)
+}
+
 type (
 	// Filter is the interface that wraps the Where function
 	// for filtering nodes in queries and mutations.
@@ -714,6 +846,8 @@ func queryFilter(q ent.Query) (Filter, error) {
 		return q.Filter(), nil
 	case *ent.UploadCountersQuery:
 		return q.Filter(), nil
+	case *ent.BadgeCountersQuery:
+		return q.Filter(), nil
 	case *ent.BlobCountersQuery:
 		return q.Filter(), nil
 	case *ent.CardCountersQuery:
@@ -732,6 +866,8 @@ func queryFilter(q ent.Query) (Filter, error) {
 		return q.Filter(), nil
 	case *ent.KindCountersQuery:
 		return q.Filter(), nil
+	case *ent.StopCountersQuery:
+		return q.Filter(), nil
 	case *ent.TaskTierCountersQuery:
 		return q.Filter(), nil
 	case *ent.TaskCountersQuery:
@@ -748,7 +884,11 @@ func queryFilter(q ent.Query) (Filter, error) {
 		return q.Filter(), nil
 	case *ent.TenantUserCountersQuery:
 		return q.Filter(), nil
+	case *ent.VoteCountersQuery:
+		return q.Filter(), nil
 	case *ent.AttachmentQuery:
+		return q.Filter(), nil
+	case *ent.BadgeQuery:
 		return q.Filter(), nil
 	case *ent.BlobQuery:
 		return q.Filter(), nil
@@ -766,6 +906,10 @@ func queryFilter(q ent.Query) (Filter, error) {
 		return q.Filter(), nil
 	case *ent.ProjectQuery:
 		return q.Filter(), nil
+	case *ent.RouteQuery:
+		return q.Filter(), nil
+	case *ent.StopQuery:
+		return q.Filter(), nil
 	case *ent.TaskQuery:
 		return q.Filter(), nil
 	case *ent.TeamQuery:
@@ -776,6 +920,8 @@ func queryFilter(q ent.Query) (Filter, error) {
 		return q.Filter(), nil
 	case *ent.UserQuery:
 		return q.Filter(), nil
+	case *ent.VoteQuery:
+		return q.Filter(), nil
 	default:
 		return nil, Denyf("ent/privacy: unexpected query type %T for query filter", q)
 	}
@@ -784,6 +930,8 @@ func queryFilter(q ent.Query) (Filter, error) {
 func mutationFilter(m ent.Mutation) (Filter, error) {
 	switch m := m.(type) {
 	case *ent.AttachmentMutation:
+		return m.Filter(), nil
+	case *ent.BadgeMutation:
 		return m.Filter(), nil
 	case *ent.BlobMutation:
 		return m.Filter(), nil
@@ -801,6 +949,10 @@ func mutationFilter(m ent.Mutation) (Filter, error) {
 		return m.Filter(), nil
 	case *ent.ProjectMutation:
 		return m.Filter(), nil
+	case *ent.RouteMutation:
+		return m.Filter(), nil
+	case *ent.StopMutation:
+		return m.Filter(), nil
 	case *ent.TaskMutation:
 		return m.Filter(), nil
 	case *ent.TeamMutation:
@@ -810,6 +962,8 @@ func mutationFilter(m ent.Mutation) (Filter, error) {
 	case *ent.TokenMutation:
 		return m.Filter(), nil
 	case *ent.UserMutation:
+		return m.Filter(), nil
+	case *ent.VoteMutation:
 		return m.Filter(), nil
 	default:
 		return nil, Denyf("ent/privacy: unexpected mutation type %T for mutation filter", m)

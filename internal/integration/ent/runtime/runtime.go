@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/entcounter/entcounter/internal/integration/ent/attachment"
+	"github.com/entcounter/entcounter/internal/integration/ent/badge"
 	"github.com/entcounter/entcounter/internal/integration/ent/blob"
 	"github.com/entcounter/entcounter/internal/integration/ent/card"
 	"github.com/entcounter/entcounter/internal/integration/ent/device"
@@ -14,10 +15,13 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/memo"
 	"github.com/entcounter/entcounter/internal/integration/ent/node"
 	"github.com/entcounter/entcounter/internal/integration/ent/project"
+	"github.com/entcounter/entcounter/internal/integration/ent/route"
+	"github.com/entcounter/entcounter/internal/integration/ent/stop"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/tenant"
 	"github.com/entcounter/entcounter/internal/integration/ent/token"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
 	"github.com/entcounter/entcounter/internal/integration/schema"
 	"github.com/entcounter/entcounter/internal/integration/types"
 	"github.com/google/uuid"
@@ -44,6 +48,16 @@ func init() {
 	attachmentDescID := attachmentFields[0].Descriptor()
 	// attachment.DefaultID holds the default value on creation for the id field.
 	attachment.DefaultID = attachmentDescID.Default.(func() uuid.UUID)
+	badgeFields := schema.Badge{}.Fields()
+	_ = badgeFields
+	// badgeDescName is the schema descriptor for name field.
+	badgeDescName := badgeFields[1].Descriptor()
+	// badge.NameValidator is a validator for the "name" field. It is called by the builders before save.
+	badge.NameValidator = badgeDescName.Validators[0].(func(string) error)
+	// badgeDescColor is the schema descriptor for color field.
+	badgeDescColor := badgeFields[2].Descriptor()
+	// badge.ColorValidator is a validator for the "color" field. It is called by the builders before save.
+	badge.ColorValidator = badgeDescColor.Validators[0].(func(string) error)
 	blobFields := schema.Blob{}.Fields()
 	_ = blobFields
 	// blobDescBucket is the schema descriptor for bucket field.
@@ -133,6 +147,18 @@ func init() {
 	projectDescID := projectFields[0].Descriptor()
 	// project.DefaultID holds the default value on creation for the id field.
 	project.DefaultID = projectDescID.Default.(func() uuid.UUID)
+	routeFields := schema.Route{}.Fields()
+	_ = routeFields
+	// routeDescName is the schema descriptor for name field.
+	routeDescName := routeFields[0].Descriptor()
+	// route.NameValidator is a validator for the "name" field. It is called by the builders before save.
+	route.NameValidator = routeDescName.Validators[0].(func(string) error)
+	stopFields := schema.Stop{}.Fields()
+	_ = stopFields
+	// stopDescLength is the schema descriptor for length field.
+	stopDescLength := stopFields[2].Descriptor()
+	// stop.DefaultLength holds the default value on creation for the length field.
+	stop.DefaultLength = stopDescLength.Default.(int)
 	taskMixin := schema.Task{}.Mixin()
 	taskMixinFields0 := taskMixin[0].Fields()
 	_ = taskMixinFields0
@@ -184,6 +210,12 @@ func init() {
 	userDescTenantID := userFields[3].Descriptor()
 	// user.TenantIDValidator is a validator for the "tenant_id" field. It is called by the builders before save.
 	user.TenantIDValidator = userDescTenantID.Validators[0].(func(string) error)
+	voteFields := schema.Vote{}.Fields()
+	_ = voteFields
+	// voteDescTopic is the schema descriptor for topic field.
+	voteDescTopic := voteFields[0].Descriptor()
+	// vote.TopicValidator is a validator for the "topic" field. It is called by the builders before save.
+	vote.TopicValidator = voteDescTopic.Validators[0].(func(string) error)
 }
 
 const (

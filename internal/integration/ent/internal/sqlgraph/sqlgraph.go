@@ -169,6 +169,30 @@ var CounterSchema = &entcounter.Schema{
 			},
 		},
 		{
+			Name:    "Badge",
+			Table:   "badge_counters",
+			Journal: "badge_counter_journal",
+			Key: []entcounter.Column{
+				{Name: "color", Type: field.TypeString, Faithful: true},
+			},
+			Measures: []entcounter.Measure{
+				{Name: "count", Delta: "count_delta"},
+				{Name: "weight", Delta: "weight_delta"},
+			},
+			Sources: []*entcounter.Source{
+				{
+					Table: "badges",
+					Key: []entcounter.Column{
+						{Name: "color", Type: field.TypeString, Faithful: true},
+					},
+					Measures: []entcounter.Column{
+						{}, // count: rows
+						{Name: "weight", Type: field.TypeInt, Faithful: true, Bits: 64},
+					},
+				},
+			},
+		},
+		{
 			Name:    "Blob",
 			Table:   "blob_counters",
 			Journal: "blob_counter_journal",
@@ -387,6 +411,30 @@ var CounterSchema = &entcounter.Schema{
 			},
 		},
 		{
+			Name:    "Stop",
+			Table:   "stop_counters",
+			Journal: "stop_counter_journal",
+			Key: []entcounter.Column{
+				{Name: "route_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+			},
+			Measures: []entcounter.Measure{
+				{Name: "count", Delta: "count_delta"},
+				{Name: "length", Delta: "length_delta"},
+			},
+			Sources: []*entcounter.Source{
+				{
+					Table: "stops",
+					Key: []entcounter.Column{
+						{Name: "route_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+					},
+					Measures: []entcounter.Column{
+						{}, // count: rows
+						{Name: "length", Type: field.TypeInt, Faithful: true, Bits: 64},
+					},
+				},
+			},
+		},
+		{
 			Name:    "TaskTier",
 			Table:   "task_tier_counters",
 			Journal: "task_tier_counter_journal",
@@ -578,8 +626,35 @@ var CounterSchema = &entcounter.Schema{
 				},
 			},
 		},
+		{
+			Name:    "Vote",
+			Table:   "vote_counters",
+			Journal: "vote_counter_journal",
+			Key: []entcounter.Column{
+				{Name: "topic", Type: field.TypeString, Faithful: true},
+			},
+			Measures: []entcounter.Measure{
+				{Name: "count", Delta: "count_delta"},
+			},
+			Sources: []*entcounter.Source{
+				{
+					Table: "votes",
+					Key: []entcounter.Column{
+						{Name: "topic", Type: field.TypeString, Faithful: true},
+					},
+					Measures: []entcounter.Column{
+						{}, // count: rows
+					},
+				},
+			},
+		},
 	},
 	Tables: map[string]*entcounter.Table{
+		"badges": {
+			Name:     "badges",
+			ID:       []entcounter.Column{{Name: "id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+			Defaults: []string{"id", "color", "weight"},
+		},
 		"blobs": {
 			Name: "blobs",
 			ID:   []entcounter.Column{{Name: "id", Type: field.TypeBytes}},
@@ -655,6 +730,26 @@ var CounterSchema = &entcounter.Schema{
 					OnDelete:  entcounter.Cascade,
 				},
 			},
+		},
+		"routes": {
+			Name:           "routes",
+			ID:             []entcounter.Column{{Name: "id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+			Defaults:       []string{"id"},
+			DeleteTogether: true,
+			ReferencedBy: []entcounter.ForeignKey{
+				{
+					Table:     "stops",
+					Column:    entcounter.Column{Name: "route_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+					RefColumn: entcounter.Column{Name: "id", Type: field.TypeInt, Faithful: true, Bits: 64},
+					OnDelete:  entcounter.Cascade,
+				},
+			},
+		},
+		"stops": {
+			Name:           "stops",
+			ID:             []entcounter.Column{{Name: "id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+			Defaults:       []string{"id", "length"},
+			DeleteTogether: true,
 		},
 		"tasks": {
 			Name: "tasks",
@@ -757,6 +852,11 @@ var CounterSchema = &entcounter.Schema{
 					OnDelete:  entcounter.SetNull,
 				},
 			},
+		},
+		"votes": {
+			Name:     "votes",
+			ID:       []entcounter.Column{{Name: "id", Type: field.TypeInt, Faithful: true, Bits: 64}},
+			Defaults: []string{"id"},
 		},
 	},
 }
