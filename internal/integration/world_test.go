@@ -87,6 +87,9 @@ func newWorld(tb testing.TB, db *testdb.Database, params map[string]string) *wor
 	if err := w.client.Schema.Create(context.Background()); err != nil {
 		tb.Fatal(err)
 	}
+	if err := w.client.CheckCounters(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
 	w.driftSQL, w.twiceSQL, w.journalSQL = w.statements()
 	w.tap.Reset()
 	return w

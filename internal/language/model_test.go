@@ -29,7 +29,6 @@ import (
 var (
 	seedFlag  = flag.Uint64("seed", 0, "seed of the random tests (default: a new one, which is printed)")
 	stepsFlag = flag.Int("steps", 600, "steps of a random test on each database")
-	everyFlag = flag.Int("every", 10, "steps between two checks of a random test; a failing run is replayed with 1")
 )
 
 // drawer draws random mutations.
@@ -344,9 +343,11 @@ func seedOf(tb testing.TB) uint64 {
 func TestModel(t *testing.T) {
 	seed := seedOf(t)
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
-		every := *everyFlag
-		replay.Run(t, seed, *stepsFlag, func(steps []int) (int, error) {
-			defer func() { every = 1 }()
+		replay.Run(t, replay.Command(t, db.Kind, seed, *stepsFlag), *stepsFlag, func(steps []int, closely bool) (int, error) {
+			every := 10
+			if closely {
+				every = 1
+			}
 			return runModel(newWorld(t, testdb.New(t, db.Kind)), seed, steps, every)
 		}, func(i int) string { return fmt.Sprintf("step %d", i) })
 	})

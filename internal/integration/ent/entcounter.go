@@ -677,7 +677,7 @@ func (c *BadgeCountersClient) Read(ctx context.Context, key badgecounters.Key) (
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *BadgeCountersClient) ReadMany(ctx context.Context, keys ...badgecounters.Key) ([]*BadgeCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -728,30 +728,106 @@ func (c *BadgeCountersClient) Total(ctx context.Context, scope badgecounters.Sco
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Weight    entcounter.Amount `sql:"weight"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(badgecounters.FieldCount), badgecounters.FieldCount),
-		As(Sum(badgecounters.FieldWeight), badgecounters.FieldWeight),
-		As(Max(badgecounters.FieldUpdatedAt), badgecounters.FieldUpdatedAt),
-		As(Sum(badgecounters.FieldPending), badgecounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *BadgeCountersQuery) Total(ctx context.Context) (badgecounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return badgecounters.Totals{}, c.definition().TotalError(err)
+		return badgecounters.Totals{}, err
 	}
 	var totals badgecounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = badgecounters.Totals{
-			Measures:  badgecounters.Measures{Count: int64(s.Count), Weight: int64(s.Weight)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  badgecounters.Measures{Count: row.Count, Weight: row.Weight},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.BadgeCounters.Query().
+//		Order(badgecounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, badgecounters.FieldColor)
+func (q *BadgeCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*BadgeCounters, error) {
+	return badgeCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *BadgeCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*BadgeCounters) ([]*BadgeCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.BadgeCounters.Query().
+//		Distribution(ctx, badgecounters.FieldColor, badgecounters.FieldCount, 0.5, 0.95)
+func (q *BadgeCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*BadgeCounters], error) {
+	return badgeCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *BadgeCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*BadgeCounters) (entcounter.Distribution[*BadgeCounters], error) {
+		zero := func() *BadgeCounters { return &BadgeCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Color), for reading page after page:
+//
+//	page, err := client.BadgeCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *BadgeCountersQuery) After(key badgecounters.Key) *BadgeCountersQuery {
+	return q.Where(q.definition().After(badgeCountersKeyValues(key)))
+}
+
+func (q *BadgeCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Badge")
+}
+
+// badgeCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func badgeCountersRead[V any](
+	ctx context.Context, q *BadgeCountersQuery, op string,
+	read func(ctx context.Context, q *BadgeCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*BadgeCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*BadgeCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Badge: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*BadgeCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*BadgeCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &BadgeCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -3424,7 +3500,7 @@ func (c *StopCountersClient) Read(ctx context.Context, key stopcounters.Key) (*S
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *StopCountersClient) ReadMany(ctx context.Context, keys ...stopcounters.Key) ([]*StopCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -3475,30 +3551,106 @@ func (c *StopCountersClient) Total(ctx context.Context, scope stopcounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		Length    entcounter.Amount `sql:"length"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(stopcounters.FieldCount), stopcounters.FieldCount),
-		As(Sum(stopcounters.FieldLength), stopcounters.FieldLength),
-		As(Max(stopcounters.FieldUpdatedAt), stopcounters.FieldUpdatedAt),
-		As(Sum(stopcounters.FieldPending), stopcounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *StopCountersQuery) Total(ctx context.Context) (stopcounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return stopcounters.Totals{}, c.definition().TotalError(err)
+		return stopcounters.Totals{}, err
 	}
 	var totals stopcounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = stopcounters.Totals{
-			Measures:  stopcounters.Measures{Count: int64(s.Count), Length: int64(s.Length)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  stopcounters.Measures{Count: row.Count, Length: row.Length},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.StopCounters.Query().
+//		Order(stopcounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, stopcounters.FieldRouteID)
+func (q *StopCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*StopCounters, error) {
+	return stopCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *StopCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*StopCounters) ([]*StopCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.StopCounters.Query().
+//		Distribution(ctx, stopcounters.FieldRouteID, stopcounters.FieldCount, 0.5, 0.95)
+func (q *StopCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*StopCounters], error) {
+	return stopCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *StopCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*StopCounters) (entcounter.Distribution[*StopCounters], error) {
+		zero := func() *StopCounters { return &StopCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (RouteID), for reading page after page:
+//
+//	page, err := client.StopCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *StopCountersQuery) After(key stopcounters.Key) *StopCountersQuery {
+	return q.Where(q.definition().After(stopCountersKeyValues(key)))
+}
+
+func (q *StopCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Stop")
+}
+
+// stopCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func stopCountersRead[V any](
+	ctx context.Context, q *StopCountersQuery, op string,
+	read func(ctx context.Context, q *StopCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*StopCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*StopCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Stop: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*StopCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*StopCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &StopCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by
@@ -5882,7 +6034,7 @@ func (c *VoteCountersClient) Read(ctx context.Context, key votecounters.Key) (*V
 
 // ReadMany returns the counts of each of the keys, in their order and in one
 // statement. A key without rows reads as zero. Databases limit the arguments of a
-// statement, and each field of a key is about three: read keys by the thousand.
+// statement, and each field of a key is three or four: read keys by the thousand.
 func (c *VoteCountersClient) ReadMany(ctx context.Context, keys ...votecounters.Key) ([]*VoteCounters, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -5933,28 +6085,106 @@ func (c *VoteCountersClient) Total(ctx context.Context, scope votecounters.Scope
 	if len(prefix) > 0 {
 		query.Where(c.definition().Prefix(prefix))
 	}
-	var sums []struct {
-		Count     entcounter.Amount `sql:"count"`
-		UpdatedAt entcounter.Time   `sql:"updated_at"`
-		Pending   entcounter.Amount `sql:"pending"`
-	}
-	err = query.Aggregate(
-		As(Sum(votecounters.FieldCount), votecounters.FieldCount),
-		As(Max(votecounters.FieldUpdatedAt), votecounters.FieldUpdatedAt),
-		As(Sum(votecounters.FieldPending), votecounters.FieldPending),
-	).Scan(ctx, &sums)
+	return query.Total(ctx)
+}
+
+// Total returns the sums of the measures over all keys that the query selects, in
+// one statement. A sum beyond BIGINT is [entcounter.ErrOverflow].
+func (q *VoteCountersQuery) Total(ctx context.Context) (votecounters.Totals, error) {
+	rows, err := q.TotalBy(ctx)
 	if err != nil {
-		return votecounters.Totals{}, c.definition().TotalError(err)
+		return votecounters.Totals{}, err
 	}
 	var totals votecounters.Totals
-	for _, s := range sums { // one row
+	for _, row := range rows { // one
 		totals = votecounters.Totals{
-			Measures:  votecounters.Measures{Count: int64(s.Count)},
-			UpdatedAt: time.Time(s.UpdatedAt),
-			Pending:   int64(s.Pending),
+			Measures:  votecounters.Measures{Count: row.Count},
+			UpdatedAt: row.UpdatedAt,
+			Pending:   row.Pending,
 		}
 	}
 	return totals, nil
+}
+
+// TotalBy returns the sums of the measures for each combination of the given key
+// fields, over all keys that the query selects, in one statement. The other key
+// fields are zero in the rows that it returns. Order, Limit and Offset apply to
+// these rows; those that are equal in the order are ordered by the given fields. A
+// sum beyond BIGINT is [entcounter.ErrOverflow].
+//
+//	client.VoteCounters.Query().
+//		Order(votecounters.ByCount(sql.OrderDesc())).
+//		Limit(10).
+//		TotalBy(ctx, votecounters.FieldTopic)
+func (q *VoteCountersQuery) TotalBy(ctx context.Context, fields ...string) ([]*VoteCounters, error) {
+	return voteCountersRead(ctx, q, ent.OpQueryGroupBy, func(ctx context.Context, q *VoteCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*VoteCounters) ([]*VoteCounters, error) {
+		err := q.definition().RollUp(ctx, q.driver, spec, fields...)
+		return *rows, err
+	})
+}
+
+// Distribution returns how the rows of the keys that the query selects spread over
+// the values of a key field, as counted by a measure: the number of different
+// values, the smallest and the largest, and a percentile for each given fraction,
+// 0.5 for the median. It is one statement.
+//
+//	client.VoteCounters.Query().
+//		Distribution(ctx, votecounters.FieldTopic, votecounters.FieldCount, 0.5, 0.95)
+func (q *VoteCountersQuery) Distribution(ctx context.Context, field, measure string, fractions ...float64) (entcounter.Distribution[*VoteCounters], error) {
+	return voteCountersRead(ctx, q, ent.OpQuerySelect, func(ctx context.Context, q *VoteCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*VoteCounters) (entcounter.Distribution[*VoteCounters], error) {
+		zero := func() *VoteCounters { return &VoteCounters{config: q.config} }
+		return entcounter.Distribute(ctx, q.driver, q.definition(), spec, rows, zero, field, measure, fractions...)
+	})
+}
+
+// After restricts the query to keys that come after the given one in the order of
+// the key (Topic), for reading page after page:
+//
+//	page, err := client.VoteCounters.Query().After(last).Limit(100).All(ctx)
+//
+// A query with a Limit and no Order is in that order. A key that is there all the
+// time is on one page, exactly once, whatever is written and folded between the
+// pages. With Offset, keys that come and go shift the others.
+func (q *VoteCountersQuery) After(key votecounters.Key) *VoteCountersQuery {
+	return q.Where(q.definition().After(voteCountersKeyValues(key)))
+}
+
+func (q *VoteCountersQuery) definition() *entcounter.Definition {
+	return sqlgraph.CounterSchema.Counter("Vote")
+}
+
+// voteCountersRead runs a query in a way of its own, which appends to rows what it
+// finds.
+func voteCountersRead[V any](
+	ctx context.Context, q *VoteCountersQuery, op string,
+	read func(ctx context.Context, q *VoteCountersQuery, spec *sqlgraph.QuerySpec, rows *[]*VoteCounters) (V, error),
+) (V, error) {
+	ctx = setContextOp(ctx, q.ctx, op)
+	if err := q.prepareQuery(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	querier := QuerierFunc(func(ctx context.Context, query Query) (Value, error) {
+		q, ok := query.(*VoteCountersQuery)
+		if !ok {
+			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if len(q.modifiers) > 0 {
+			return nil, errors.New("entcounter: counter Vote: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		rows := []*VoteCounters{}
+		spec := q.querySpec()
+		spec.ScanValues = func(columns []string) ([]any, error) {
+			return (*VoteCounters).scanValues(nil, columns)
+		}
+		spec.Assign = func(columns []string, values []any) error {
+			row := &VoteCounters{config: q.config}
+			rows = append(rows, row)
+			return row.assignValues(columns, values)
+		}
+		return read(ctx, q, spec, &rows)
+	})
+	return withInterceptors[V](ctx, q, querier, q.inters)
 }
 
 // Fold moves committed journal rows into the counter rows. No count changes by

@@ -84,6 +84,10 @@ type Scope struct {
 	Color *string
 }
 
+// ScopeOf returns the scope of all keys with one color. A longer prefix of the
+// key is written as Scope{Color: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{Color: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count  int64 // Number of rows.

@@ -84,6 +84,10 @@ type Scope struct {
 	RouteID *int
 }
 
+// ScopeOf returns the scope of all keys with one route_id. A longer prefix of the
+// key is written as Scope{RouteID: new(…), …}.
+func ScopeOf(v int) Scope { return Scope{RouteID: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count  int64 // Number of rows.

@@ -76,6 +76,10 @@ type Scope struct {
 	Topic *string
 }
 
+// ScopeOf returns the scope of all keys with one topic. A longer prefix of the
+// key is written as Scope{Topic: new(…), …}.
+func ScopeOf(v string) Scope { return Scope{Topic: &v} }
+
 // Measures are the quantities counted for each key.
 type Measures struct {
 	Count int64 // Number of rows.

@@ -182,12 +182,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "badges",
-					Key: []entcounter.Column{
-						{Name: "color", Type: field.TypeString, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "color", Type: field.TypeString, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "weight", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "weight", Type: field.TypeInt, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
@@ -424,12 +424,12 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "stops",
-					Key: []entcounter.Column{
-						{Name: "route_id", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "route_id", Type: field.TypeInt, Faithful: true, Bits: 64}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
-						{Name: "length", Type: field.TypeInt, Faithful: true, Bits: 64},
+					Measures: []entcounter.Summand{
+						{},
+						{Term: entcounter.Term{Column: entcounter.Column{Name: "length", Type: field.TypeInt, Faithful: true, Bits: 64}}},
 					},
 				},
 			},
@@ -639,11 +639,11 @@ var CounterSchema = &entcounter.Schema{
 			Sources: []*entcounter.Source{
 				{
 					Table: "votes",
-					Key: []entcounter.Column{
-						{Name: "topic", Type: field.TypeString, Faithful: true},
+					Key: []entcounter.Term{
+						{Column: entcounter.Column{Name: "topic", Type: field.TypeString, Faithful: true}},
 					},
-					Measures: []entcounter.Column{
-						{}, // count: rows
+					Measures: []entcounter.Summand{
+						{},
 					},
 				},
 			},
