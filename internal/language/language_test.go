@@ -5,13 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"entgo.io/ent/dialect"
 	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/internal/language/ent"
+	"github.com/entcounter/entcounter/internal/language/ent/assigneecounters"
+	"github.com/entcounter/entcounter/internal/language/ent/contentcounters"
+	"github.com/entcounter/entcounter/internal/language/ent/daycounters"
 	"github.com/entcounter/entcounter/internal/language/ent/entry"
 	"github.com/entcounter/entcounter/internal/language/ent/parcel"
 	"github.com/entcounter/entcounter/internal/language/ent/piece"
 	"github.com/entcounter/entcounter/internal/language/ent/project"
 	"github.com/entcounter/entcounter/internal/language/ent/stagecounters"
+	"github.com/entcounter/entcounter/internal/testdb"
 )
 
 // TestParentMovesItsRows changes a row that others are counted by.
@@ -177,6 +182,150 @@ func TestPeriodsAreThoseOfUTC(t *testing.T) {
 		}
 		c.Piece.Update().SetMadeAt(noon).SaveX(ctx)
 		w.exact(ctx, "update")
+	})
+}
+
+// TestPeriodsInAnotherZone has the server's session and the client in a zone of their
+// own, and counts in microseconds at the end of a day.
+func TestPeriodsInAnotherZone(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		there := *db
+		switch db.Dialect {
+		case dialect.MySQL:
+			there.DSN = db.WithParams(map[string]string{"loc": "Asia/Karachi", "time_zone": "'+05:00'", "parseTime": "true"})
+		case dialect.Postgres:
+			there.DSN = db.WithParams(map[string]string{"timezone": "Asia/Karachi"})
+		}
+		ctx, w, other := t.Context(), newWorld(t, db), newWorld(t, &there)
+		karachi := time.FixedZone("PKT", 5*3600)
+		for _, at := range []time.Time{
+			time.Date(2026, 11, 30, 23, 59, 59, 999_999_000, time.UTC),
+			time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
+			time.Date(2026, 12, 1, 4, 59, 59, 0, karachi), // still November in UTC
+			time.Date(2026, 12, 1, 5, 0, 0, 0, karachi),
+		} {
+			for _, w := range []*world{w, other} {
+				w.client.Piece.Create().SetMadeAt(at).ExecX(ctx)
+				w.client.Piece.Update().Where(piece.SizeIsNil()).SetSize(1).ExecX(ctx)
+			}
+			w.exact(ctx, at.String())
+			other.exact(ctx, at.String()+", as seen from there")
+		}
+		_, err := other.client.DayCounters.Rebuild(ctx, daycounters.Scope{})
+		w.no(err)
+		w.exact(ctx, "a rebuild from there")
+	})
+}
+
+// TestSoftDelete deletes rows softly and brings them back.
+func TestSoftDelete(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		total := func() (n int64) {
+			for _, r := range must(c.ContentCounters.Query().All(ctx)) {
+				n += r.Total
+			}
+			return n
+		}
+		want := func(n int64, what string) {
+			w.Helper()
+			if got := total(); got != n {
+				t.Errorf("%s: %d rows, want %d", what, got, n)
+			}
+			w.exact(ctx, what)
+		}
+		p := c.Piece.Create().SetMadeAt(noon).SetSize(10).SaveX(ctx)
+		q := c.Piece.Create().SetMadeAt(noon).SetSize(20).SaveX(ctx)
+		want(2, "create")
+		p.Update().SetDeletedAt(noon).ExecX(ctx)
+		want(1, "only the condition's column changes")
+		p.Update().SetSize(50).ExecX(ctx)
+		want(1, "the size changes meanwhile")
+		p.Update().ClearDeletedAt().ExecX(ctx)
+		want(2, "restore")
+		if n := must(c.ContentCounters.Query().Only(ctx)); n.Middling != 70 {
+			t.Errorf("sizes of %d, want 70: the new size of the one that is back", n.Middling)
+		}
+		p.Update().SetDeletedAt(noon).ExecX(ctx)
+		c.Piece.DeleteOne(p).ExecX(ctx)
+		want(1, "delete softly, then for good")
+		c.Piece.Update().SetDeletedAt(noon).ExecX(ctx)
+		c.Piece.Update().ClearDeletedAt().ExecX(ctx)
+		want(1, "delete softly and restore by predicate")
+		c.Piece.DeleteOne(q).ExecX(ctx)
+		want(0, "delete")
+	})
+}
+
+// TestConditionOfOneMeasure has rows that some measures count and others do not.
+func TestConditionOfOneMeasure(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		p := c.Piece.Create().SetMadeAt(noon).SetScheduledAt(noon).SetSize(10).SaveX(ctx)
+		read := func() [4]int64 {
+			n := must(c.ContentCounters.Read(ctx, contentcounters.Key{Stage: piece.StageRaw}))
+			return [4]int64{n.Total, n.Published, n.Scheduled, n.Middling}
+		}
+		for _, step := range []struct {
+			update *ent.PieceUpdateOne
+			want   [4]int64
+		}{
+			{p.Update(), [4]int64{1, 0, 1, 10}},
+			{p.Update().SetPublished(true), [4]int64{1, 1, 0, 10}},
+			{p.Update().ClearScheduledAt(), [4]int64{1, 1, 0, 10}},
+			{p.Update().SetPublished(false), [4]int64{1, 0, 0, 10}},
+			{p.Update().SetSize(30), [4]int64{1, 0, 0, 0}},
+			{p.Update().AddSize(1), [4]int64{1, 0, 0, 31}},
+			{p.Update().ClearSize(), [4]int64{1, 0, 0, 0}},
+		} {
+			step.update.ExecX(ctx)
+			if got := read(); got != step.want {
+				t.Errorf("total, published, scheduled and middling are %v, want %v", got, step.want)
+			}
+			w.exact(ctx, "update")
+		}
+	})
+}
+
+// TestNullCountsUnderItsValue counts rows without a value in the key.
+func TestNullCountsUnderItsValue(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		u := c.User.Create().SetName("u").SaveX(ctx)
+		p := c.Piece.Create().SetMadeAt(noon).SaveX(ctx)
+		for _, step := range []struct {
+			update *ent.PieceUpdateOne
+			owner  int
+		}{{p.Update(), 0}, {p.Update().SetOwner(u), u.ID}, {p.Update().ClearOwner(), 0}, {p.Update().SetOwner(u), u.ID}} {
+			step.update.ExecX(ctx)
+			n := must(c.AssigneeCounters.Read(ctx, assigneecounters.Key{OwnerPiece: step.owner}))
+			if n.Count != 1 {
+				t.Errorf("%d rows of owner %d, want 1", n.Count, step.owner)
+			}
+			w.exact(ctx, "update")
+		}
+		c.User.DeleteOne(u).ExecX(ctx) // sets NULL
+		if n := must(c.AssigneeCounters.Read(ctx, assigneecounters.Key{})); n.Count != 1 {
+			t.Errorf("%d rows of nobody, want 1", n.Count)
+		}
+		w.exact(ctx, "delete the owner")
+	})
+}
+
+// TestDecimals sums prices in cents.
+func TestDecimals(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		var want int64
+		for i := range 200 {
+			c.Piece.Create().SetMadeAt(noon).SetPrice(float64(i*37%1000) / 100).ExecX(ctx)
+			want += int64(i * 37 % 1000)
+		}
+		if n := must(c.PriceCounters.Query().Only(ctx)); n.Cents != want {
+			t.Errorf("%d cents, want %d", n.Cents, want)
+		}
+		c.Piece.Update().ClearPrice().ExecX(ctx)
+		w.exact(ctx, "clear")
 	})
 }
 
