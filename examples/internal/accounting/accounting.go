@@ -67,7 +67,7 @@ func (a *Account) Unit() string {
 	case dialect.SQLite:
 		return "rows that scans step to, without those found by an index (sqlite3_stmt_status)"
 	case dialect.Postgres:
-		return "rows read by scans, and entries read from indexes (pg_stat_get_xact_tuples_returned)"
+		return "rows read by scans, and entries read from indexes, also those of rows that are gone and not yet vacuumed (pg_stat_get_xact_tuples_returned)"
 	}
 	unit := "rows read by the session, also from temporary tables (Handler_read_*)"
 	if !a.countsAll() {
