@@ -240,6 +240,29 @@ func (w *writer) among(place int, t *Table, ids [][]any) *writer {
 		return w.sql(")")
 	}
 	w.sql("(")
+	if w.sqlite { // which limits the depth of a condition
+		for j, c := range t.ID {
+			if j > 0 {
+				w.sql(", ")
+			}
+			w.column(place, c.Name)
+		}
+		w.sql(") IN (VALUES ")
+		for i, id := range ids {
+			if i > 0 {
+				w.sql(", ")
+			}
+			w.sql("(")
+			for j := range t.ID {
+				if j > 0 {
+					w.sql(", ")
+				}
+				w.arg(id[j])
+			}
+			w.sql(")")
+		}
+		return w.sql(")")
+	}
 	for i, id := range ids {
 		if i > 0 {
 			w.sql(" OR ")

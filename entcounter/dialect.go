@@ -102,10 +102,11 @@ type writer struct {
 	strings.Builder
 	args     []any
 	postgres bool
+	sqlite   bool
 }
 
 func newWriter(d sqlDialect) *writer {
-	return &writer{args: []any{}, postgres: d.name() == dialect.Postgres}
+	return &writer{args: []any{}, postgres: d.name() == dialect.Postgres, sqlite: d.name() == dialect.SQLite}
 }
 
 // sql writes SQL as it stands.

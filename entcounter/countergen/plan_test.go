@@ -214,6 +214,11 @@ func TestDeclarationErrors(t *testing.T) {
 			want:        []string{`key field "pending": the generated tables have a column of this name`, "rename the field"},
 		},
 		{
+			name:        "literal named like a generated type",
+			annotations: []schema.Annotation{fileCounter(entcounter.Literal("scope", "file"), count)},
+			want:        []string{`key field "scope": its values need a Go type Scope`, "give the column another name"},
+		},
+		{
 			name:        "key fields with one column",
 			annotations: []schema.Annotation{fileCounter(entcounter.Key("status", "other"), count)},
 			change: func(g testGraph) {

@@ -311,12 +311,8 @@ func (c *counter) checkColumns() error {
 			return c.errorf("%s and %s are stored in columns of one name, %q: rename one of the two", taken, use, k.Column.Name)
 		}
 		columns[strings.ToLower(k.Column.Name)] = use
-	}
-	for _, m := range c.Measures {
-		for _, name := range []string{m.Name, m.Name + "_delta"} {
-			if taken, ok := columns[name]; ok {
-				return c.errorf("measure %q needs a column %q, which is taken by %s: give the measure another name", m.Name, name, taken)
-			}
+		if name := pascal(k.Name); k.fresh == field.TypeEnum && hasNoShortcut(name) {
+			return c.errorf("%s: its values need a Go type %s, and the generated package has another thing of this name: give the column another name", use, name)
 		}
 	}
 	for _, m := range c.Measures {

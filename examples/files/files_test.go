@@ -21,6 +21,7 @@ import (
 	"github.com/entcounter/entcounter/ent"
 	"github.com/entcounter/entcounter/ent/file"
 	"github.com/entcounter/entcounter/ent/filecounters"
+	"github.com/entcounter/entcounter/examples/internal/console"
 	"github.com/entcounter/entcounter/examples/internal/database"
 	"github.com/entcounter/entcounter/internal/testdb"
 )
@@ -57,7 +58,7 @@ func newApp(t *testing.T, db *testdb.Database, root string) *app {
 		root:    root,
 		disk:    osDisk{},
 		client:  client,
-		console: newConsole(t.Output()),
+		console: console.New(t.Output()),
 	}
 }
 
@@ -316,7 +317,7 @@ func TestUnreadable(t *testing.T) {
 		root := tree(t)
 		var log bytes.Buffer
 		a := newApp(t, db, root)
-		a.console = newConsole(&log)
+		a.console = console.New(&log)
 		faulty := &faultyDisk{
 			disk: osDisk{},
 			open: map[string]error{"odd folders": fs.ErrPermission, "042": fs.ErrPermission},

@@ -22,7 +22,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -35,6 +34,7 @@ import (
 
 	"github.com/entcounter/entcounter/ent"
 	"github.com/entcounter/entcounter/entcounter"
+	"github.com/entcounter/entcounter/examples/internal/console"
 	"github.com/entcounter/entcounter/examples/internal/database"
 	"github.com/entcounter/entcounter/internal/dsn"
 )
@@ -62,7 +62,7 @@ type app struct {
 	root    string // absolute
 	disk    disk
 	client  *ent.Client
-	console *console
+	console *console.Console
 	names   longNames
 	done    stats
 }
@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	defer func() { _ = client.Close() }()
 	fmt.Fprintf(stdout, "tree       %s\ndatabase   %s (%s)\n", encode(root, 4096), src.Label, version)
 
-	a := &app{options: opts, root: root, disk: osDisk{}, client: client, console: newConsole(stderr)}
+	a := &app{options: opts, root: root, disk: osDisk{}, client: client, console: console.New(stderr)}
 	return a.run(ctx, stdout)
 }
 
@@ -193,7 +193,7 @@ func defaultTree() string {
 func (a *app) run(ctx context.Context, stdout io.Writer) int {
 	before, err := a.client.FileCounters.Backlog(context.WithoutCancel(ctx))
 	if err != nil {
-		a.console.printf("files: %v", err)
+		a.console.Printf("files: %v", err)
 		return exitFailed
 	}
 
@@ -203,7 +203,7 @@ func (a *app) run(ctx context.Context, stdout io.Writer) int {
 	worker := entcounter.NewWorker(a.client.Counters(), entcounter.WorkerOptions{
 		Interval: 200 * time.Millisecond,
 		OnFold:   func(_ string, folded entcounter.Folded) { a.done.folded.Add(int64(folded.Rows)) },
-		Logger:   slog.New(warnings{a.console}),
+		Logger:   a.console.Logger(),
 	})
 	folding := make(chan error, 1)
 	go func() { folding <- worker.Run(foldCtx) }()
@@ -214,7 +214,7 @@ func (a *app) run(ctx context.Context, stdout io.Writer) int {
 			return
 		}
 		started := time.Now()
-		stop := a.watch(ctx, name)
+		stop := a.console.Watch(ctx, name, a.state)
 		err = do(ctx)
 		stop()
 		fmt.Fprintf(&summary, "%-10s %s (%.1fs)\n", name, told(), time.Since(started).Seconds())
@@ -228,15 +228,15 @@ func (a *app) run(ctx context.Context, stdout io.Writer) int {
 	}
 	interrupted := ctx.Err() != nil
 	if interrupted {
-		a.console.printf("interrupted: run it again to go on")
+		a.console.Printf("interrupted: run it again to go on")
 	} else if err != nil {
-		a.console.printf("files: %v", err)
+		a.console.Printf("files: %v", err)
 	}
 
 	// What has been done is counted, whatever ended it.
 	check, cerr := a.check(context.WithoutCancel(ctx))
 	if cerr != nil {
-		a.console.printf("files: comparing: %v", cerr)
+		a.console.Printf("files: comparing: %v", cerr)
 		return exitFailed
 	}
 	fmt.Fprint(stdout, summary.String())
@@ -252,14 +252,14 @@ func (a *app) run(ctx context.Context, stdout io.Writer) int {
 
 func (a *app) catalogued() string {
 	s := fmt.Sprintf("%s files in %s folders: %s new, %s changed, %s gone with %s folders",
-		comma(a.done.files.Load()), comma(a.done.folders.Load()), comma(a.done.created.Load()),
-		comma(a.done.changed.Load()), comma(a.done.gone.Load()), comma(a.done.removed.Load()))
+		console.Comma(a.done.files.Load()), console.Comma(a.done.folders.Load()), console.Comma(a.done.created.Load()),
+		console.Comma(a.done.changed.Load()), console.Comma(a.done.gone.Load()), console.Comma(a.done.removed.Load()))
 	if n := a.done.skipped.Load(); n > 0 {
-		s += fmt.Sprintf(", %s skipped", comma(n))
+		s += fmt.Sprintf(", %s skipped", console.Comma(n))
 	}
 	return s
 }
 
 func (a *app) transferred() string {
-	return fmt.Sprintf("%s copied, %s failed", comma(a.done.copied.Load()), comma(a.done.failed.Load()))
+	return fmt.Sprintf("%s copied, %s failed", console.Comma(a.done.copied.Load()), console.Comma(a.done.failed.Load()))
 }

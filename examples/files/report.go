@@ -18,6 +18,7 @@ import (
 	"github.com/entcounter/entcounter/ent/file"
 	"github.com/entcounter/entcounter/ent/filecounters"
 	"github.com/entcounter/entcounter/entcounter"
+	"github.com/entcounter/entcounter/examples/internal/console"
 )
 
 // shown is how many datasets, and how many wrong keys, are printed.
@@ -164,33 +165,33 @@ const nameWidth = 44
 func (a *app) print(w io.Writer, c *check, before entcounter.Backlog) {
 	row := func(name string, p pair) {
 		fmt.Fprintf(w, "%s%s %11s %11s %18s %18s\n", name, strings.Repeat(" ", nameWidth-len([]rune(name))),
-			comma(p.counted.count), comma(p.actual.count), comma(p.counted.bytes), comma(p.actual.bytes))
+			console.Comma(p.counted.count), console.Comma(p.actual.count), console.Comma(p.counted.bytes), console.Comma(p.actual.bytes))
 	}
 	fmt.Fprintf(w, "\n%-*s %11s %11s %18s %18s\n", nameWidth, "dataset", "count", "COUNT(*)", "bytes", "SUM(size)")
 	rest := pair{c.total.counted, c.total.actual}
 	for _, l := range c.largest {
-		row(fit(a.short(l.name), nameWidth), l.pair)
+		row(console.Fit(a.short(l.name), nameWidth), l.pair)
 		rest.counted.add(measures{-l.counted.count, -l.counted.bytes})
 		rest.actual.add(measures{-l.actual.count, -l.actual.bytes})
 	}
 	if n := c.datasets - int64(len(c.largest)); n > 0 {
-		row(comma(n)+" more", rest)
+		row(console.Comma(n)+" more", rest)
 	}
 	for _, s := range statuses {
 		row("all "+s.String(), c.byStatus[s])
 	}
-	row(fmt.Sprintf("all %s datasets", comma(c.datasets)), c.total)
+	row(fmt.Sprintf("all %s datasets", console.Comma(c.datasets)), c.total)
 
 	folded := a.done.folded.Load()
 	fmt.Fprintf(w, "\njournal    %s rows written, %s folded, %s pending\n",
-		comma(folded+c.backlog.Rows-before.Rows), comma(folded), comma(c.backlog.Rows))
+		console.Comma(folded+c.backlog.Rows-before.Rows), console.Comma(folded), console.Comma(c.backlog.Rows))
 	if c.drifting == 0 {
-		fmt.Fprintf(w, "exact      %s keys in one snapshot: every count and every sum is right\n", comma(c.keys))
+		fmt.Fprintf(w, "exact      %s keys in one snapshot: every count and every sum is right\n", console.Comma(c.keys))
 		return
 	}
-	fmt.Fprintf(w, "WRONG      %s of %s keys differ in one snapshot\n", comma(c.drifting), comma(c.keys))
+	fmt.Fprintf(w, "WRONG      %s of %s keys differ in one snapshot\n", console.Comma(c.drifting), console.Comma(c.keys))
 	for _, l := range c.drift {
-		row(fit(l.name, nameWidth), l.pair)
+		row(console.Fit(l.name, nameWidth), l.pair)
 	}
 }
 

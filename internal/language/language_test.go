@@ -118,6 +118,29 @@ func TestPairsOfAnEdge(t *testing.T) {
 	})
 }
 
+// TestManyPairs creates and changes more pairs at once than a condition may be deep.
+func TestManyPairs(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		var terms []int
+		for range 6 {
+			terms = append(terms, c.Term.Create().SetName("x").SaveX(ctx).ID)
+		}
+		builders := make([]*ent.EntryCreate, 250)
+		for i := range builders {
+			builders[i] = c.Entry.Create().AddTermIDs(terms...)
+		}
+		c.Entry.CreateBulk(builders...).SaveX(ctx)
+		w.exact(ctx, "create")
+		c.Entry.Update().SetStatus(entry.StatusPublished).SaveX(ctx)
+		w.exact(ctx, "publish")
+		c.Entry.Update().RemoveTermIDs(terms[0]).SaveX(ctx)
+		w.exact(ctx, "unassign")
+		c.Entry.Delete().ExecX(ctx)
+		w.exact(ctx, "delete")
+	})
+}
+
 // TestTree counts nodes by their parents and grandparents, where a mutated row has
 // all three places.
 func TestTree(t *testing.T) {

@@ -5,6 +5,7 @@ package database
 import (
 	"context"
 	stdsql "database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"entgo.io/ent/dialect"
+	"github.com/entcounter/entcounter/entcounter"
 	"github.com/entcounter/entcounter/internal/dsn"
 )
 
@@ -73,6 +75,21 @@ func (s Source) Open(ctx context.Context, connections int) (*stdsql.DB, string, 
 	}
 	version, _, _ = strings.Cut(version, " (")
 	return db, version, nil
+}
+
+// Build counts rows for counters that cannot be read: those whose rows were there first, and those whose declaration
+// has changed since they were built. In a new database there are none.
+func Build(ctx context.Context, counters []*entcounter.Handle) error {
+	for _, c := range counters {
+		err := c.Check(ctx)
+		if errors.Is(err, entcounter.ErrNotBuilt) || errors.Is(err, entcounter.ErrDeclarationChanged) {
+			_, err = c.Rebuild(ctx, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // MustBeOurs refuses a database with tables of somebody else's that have the names of the given ones, but not

@@ -1,0 +1,28 @@
+//go:build ignore
+
+package main
+
+import (
+	"log"
+
+	"entgo.io/ent/entc"
+	"entgo.io/ent/entc/gen"
+
+	"github.com/entcounter/entcounter/entcounter/countergen"
+)
+
+func main() {
+	err := entc.Generate("../schema",
+		&gen.Config{
+			Target:  ".",
+			Package: "github.com/entcounter/entcounter/examples/tasks/ent",
+			Features: []gen.Feature{
+				gen.FeatureExecQuery,
+			},
+		},
+		entc.Extensions(countergen.NewExtension()),
+	)
+	if err != nil {
+		log.Fatalf("running ent codegen: %v", err)
+	}
+}
