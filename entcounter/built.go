@@ -64,7 +64,8 @@ func (d *Definition) declaration() string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// built remembers which counters are known to be built, by database.
+// built remembers which counters are known to be built, by database: true if the
+// database says so too.
 var built sync.Map
 
 type builtKey struct {
@@ -91,8 +92,8 @@ func builtKeyOf(drv dialect.Driver, d *Definition) builtKey {
 	}
 }
 
-func (k builtKey) remember() {
-	if _, known := built.LoadOrStore(k, true); known {
+func (k builtKey) remember(marked bool) {
+	if _, known := built.Swap(k, marked); known {
 		return
 	}
 	if p, ok := k.database.(weak.Pointer[sql.DB]); ok {
@@ -119,7 +120,7 @@ func (c *Handle) Check(ctx context.Context) error {
 	case err != nil:
 		return c.wrap("checking", err)
 	case found == declared:
-		key.remember()
+		key.remember(true)
 		return nil
 	case found != "":
 		return c.wrap("reading", fmt.Errorf("%w: there %q, here %q", ErrDeclarationChanged, found, declared))
@@ -172,8 +173,7 @@ func (c *Handle) adopt(ctx context.Context, key builtKey) error {
 	case err == nil && inTransaction(c.drv):
 		return nil
 	case err == nil:
-		c.mark(ctx)
-		key.remember()
+		key.remember(c.mark(ctx))
 		return nil
 	case !errors.Is(err, differs):
 		return err
@@ -187,17 +187,26 @@ func (c *Handle) adopt(ctx context.Context, key builtKey) error {
 // markPatience is how long a read waits at most to note what it has found out.
 const markPatience = 200 * time.Millisecond
 
-// mark notes that the counter is built, if it can.
-func (c *Handle) mark(ctx context.Context) {
+// markLater notes that the counter is built where a read has found that out and could
+// not note it. A fold does it: it may write, and its caller does not wait for it.
+func (c *Handle) markLater(ctx context.Context) {
+	key := builtKeyOf(c.drv, c.def)
+	if marked, known := built.Load(key); known && marked == false && c.mark(ctx) {
+		key.remember(true)
+	}
+}
+
+// mark notes that the counter is built, and reports whether it could.
+func (c *Handle) mark(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, markPatience)
 	defer cancel()
 	w := newWriter(c.sql)
 	c.sql.createLocks(w, c.def.Name)
 	if err := exec(ctx, c.drv, w); err != nil {
-		return // whoever reads next tries again
+		return false
 	}
 	w = newWriter(c.sql)
 	w.sql("UPDATE ").ident(LockTable).sql(" SET ").ident(columnDeclaration).sql(" = ").arg(c.def.declaration()).sql(" WHERE ").
 		equals([]string{"counter_name", "operation", columnDeclaration}, []any{c.def.Name, lockRebuilt, ""})
-	_ = exec(ctx, c.drv, w)
+	return exec(ctx, c.drv, w) == nil
 }

@@ -270,6 +270,6 @@ func termsOf(columns ...Column) []Term {
 
 // newBuilt returns the operations of a counter that is built as far as its reads know.
 func newBuilt(d *Definition, drv dialect.Driver) *Handle {
-	builtKeyOf(drv, d).remember()
+	builtKeyOf(drv, d).remember(true)
 	return New(d, drv)
 }

@@ -85,6 +85,7 @@ func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (Folded, error) {
 	if inTransaction(c.drv) {
 		return Folded{}, c.wrap("folding", ErrInTransaction)
 	}
+	c.markLater(ctx)
 	// An idle counter costs one read, in place of a write that must reach the disk.
 	if idle, err := c.idle(ctx); err != nil || idle {
 		return Folded{}, c.wrap("folding", err)

@@ -62,7 +62,7 @@ func (c *Handle) Rebuild(ctx context.Context, scope []any) (Rebuilt, error) {
 		return Rebuilt{}, c.wrap("rebuilding", err)
 	}
 	if len(values) == 0 {
-		builtKeyOf(c.drv, c.def).remember()
+		builtKeyOf(c.drv, c.def).remember(true)
 	}
 	return rebuilt, nil
 }

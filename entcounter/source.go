@@ -73,17 +73,6 @@ func (s *Source) tableAt(place int) string {
 	return s.Joins[place-1].Table
 }
 
-// placesOf returns the places of a table.
-func (s *Source) placesOf(table string) []int {
-	var places []int
-	for place := range len(s.Joins) + 1 {
-		if s.tableAt(place) == table {
-			places = append(places, place)
-		}
-	}
-	return places
-}
-
 // value returns the term's value in a row of the counted table.
 func (t Term) value(values map[string]any) any {
 	switch v := values[t.Name]; {

@@ -1,6 +1,7 @@
 package entcounter
 
 import (
+	"context"
 	stdsql "database/sql"
 	"errors"
 	"fmt"
@@ -391,8 +392,9 @@ func (u *upsertion) updateLocked(n upsertNode, certain bool) error {
 // tentatively undoes what do has done if it fails or is not ok.
 func (u *upsertion) tentatively(savepoint string, do func() (bool, error)) (bool, error) {
 	run := func(query string) error {
-		// Not through the transaction's wrapper: no delta is involved.
-		if err := u.tx.inner.Exec(u.ctx, query+savepoint, []any{}, nil); err != nil {
+		// Not through the transaction's wrapper: no delta is involved. What is to be undone
+		// is so also when the context has ended.
+		if err := u.tx.inner.Exec(context.WithoutCancel(u.ctx), query+savepoint, []any{}, nil); err != nil {
 			return fmt.Errorf("entcounter: upsert into %s: %w", u.table.Name, u.tx.observe(err))
 		}
 		return nil
@@ -407,7 +409,9 @@ func (u *upsertion) tentatively(savepoint string, do func() (bool, error)) (bool
 	}
 	if err != nil || !ok {
 		if rerr := run("ROLLBACK TO SAVEPOINT "); rerr != nil {
-			return false, errors.Join(err, rerr)
+			err = errors.Join(err, rerr)
+			u.tx.fail(err)
+			return false, err
 		}
 		u.tx.forgetSince(before)
 	}

@@ -578,5 +578,5 @@ func fitsInteger(t field.Type, v int64) bool {
 	if t >= field.TypeUint8 && t <= field.TypeUint64 {
 		return v >= 0 && (n >= 63 || v < 1<<n)
 	}
-	return n == 64 || v >= -1<<(n-1) && v < 1<<(n-1) && v <= math.MaxInt64
+	return n == 64 || v >= -1<<(n-1) && v < 1<<(n-1)
 }

@@ -30,6 +30,7 @@ CREATE TABLE `counter_locks` (
   `counter_name` varchar(64) NOT NULL,
   `operation` varchar(16) NOT NULL,
   `version` bigint NOT NULL,
+  `declaration` varchar(2000) NOT NULL,
   PRIMARY KEY (`counter_name`, `operation`)
 ) CHARSET utf8mb4 COLLATE utf8mb4_bin;
 -- Create "files" table

@@ -32,6 +32,7 @@ CREATE TABLE "counter_locks" (
   "counter_name" character varying NOT NULL,
   "operation" character varying NOT NULL,
   "version" bigint NOT NULL,
+  "declaration" character varying NOT NULL,
   PRIMARY KEY ("counter_name", "operation")
 );
 -- Create "files" table

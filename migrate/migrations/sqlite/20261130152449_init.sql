@@ -43,5 +43,6 @@ CREATE TABLE `counter_locks` (
   `counter_name` text NOT NULL,
   `operation` text NOT NULL,
   `version` integer NOT NULL,
+  `declaration` text NOT NULL,
   PRIMARY KEY (`counter_name`, `operation`)
 );
