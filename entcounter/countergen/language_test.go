@@ -56,7 +56,7 @@ func TestLanguageErrors(t *testing.T) {
 		{"condition on JSON", with(count, entcounter.Where(entcounter.EQ("meta", "x"))), nil, `does not fit the column "meta" of type json.RawMessage`},
 		{"condition with nil", with(count, entcounter.Where(entcounter.EQ("raw", nil))), nil, `compares with nil, which nothing equals: use entcounter.IsNull`},
 		{"condition with a value that is not in the enum", with(entcounter.Count("gone", entcounter.In("status", "New", "Gone"))), nil, `measure "gone": In("status"): "Gone" is no value of the enum "status"`},
-		{"condition of order on an enum", with(count, entcounter.Where(entcounter.LT("status", "New"))), nil, `a enum.Enum has no order that all databases agree on`},
+		{"condition of order on an enum", with(count, entcounter.Where(entcounter.LT("status", "New"))), nil, `an enum has no order that all databases agree on`},
 		{"condition without values", with(count, entcounter.Where(entcounter.In("status"))), nil, `In("status") has no values to compare with`},
 		{"combination of nothing", with(count, entcounter.Where(entcounter.Or())), nil, `entcounter.Or has no conditions`},
 		{"unknown operator", with(count, entcounter.Where(entcounter.Condition{Op: "like", Field: "raw"})), nil, `the operator "like" does not exist`},

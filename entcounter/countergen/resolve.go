@@ -493,8 +493,9 @@ func (p *part) condition(use string, c entcounter.Condition) (entcounter.Conditi
 		return c, p.errorf("%s has no values to compare with: list some", use)
 	}
 	ordered := c.Op == entcounter.OpLT || c.Op == entcounter.OpLTE || c.Op == entcounter.OpGT || c.Op == entcounter.OpGTE
-	if t := e.field.Type.Type; ordered && (t == field.TypeBool || t == field.TypeEnum || t == field.TypeUUID) {
-		return c, p.errorf("%s: a %s has no order that all databases agree on: use EQ, NEQ, In or NotIn", use, t)
+	unordered := map[field.Type]string{field.TypeBool: "a bool", field.TypeEnum: "an enum", field.TypeUUID: "a UUID"}
+	if kind := unordered[e.field.Type.Type]; ordered && kind != "" {
+		return c, p.errorf("%s: %s has no order that all databases agree on: use EQ, NEQ, In or NotIn", use, kind)
 	}
 	if e.field.HasValueScanner() {
 		return c, p.errorf("%s: the field has an external ValueScanner, and what the database holds cannot be compared", use)
