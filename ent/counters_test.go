@@ -29,6 +29,9 @@ func open(t *testing.T, db *testdb.Database) (*ent.Client, *recorder) {
 	if err := client.Schema.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if err := client.CheckCounters(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	drv.take()
 	return client, drv
 }

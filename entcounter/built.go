@@ -110,6 +110,9 @@ func (k builtKey) remember(marked bool) {
 // A counter over a few rows that nobody has built is compared with a recount, and
 // rebuilt if that differs.
 func (c *Handle) Check(ctx context.Context) error {
+	if c.def.assumeBuilt {
+		return nil
+	}
 	key := builtKeyOf(c.drv, c.def)
 	if _, ok := built.Load(key); ok {
 		return nil

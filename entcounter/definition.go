@@ -44,6 +44,9 @@ type Definition struct {
 	Measures []Measure
 	// Sources are the counted tables.
 	Sources []*Source
+
+	// assumeBuilt lets tests read tables made by hand, which nothing has built.
+	assumeBuilt bool
 }
 
 // Column is a typed column of a table.

@@ -92,7 +92,6 @@ func TestSQLText(t *testing.T) {
 			} {
 				show(read.what, func(w *writer) {
 					drv := &textDriver{name: name}
-					builtKeyOf(drv, d).remember(true)
 					f := &fixture{Handle: &Handle{def: d}}
 					if err := read.run(drv, f.nodesSpec(new([]node), nil)); !errors.Is(err, errOnlyText) {
 						t.Fatalf("%s: %v", read.what, err)

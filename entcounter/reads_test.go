@@ -19,7 +19,8 @@ import (
 // sampleCounter has a key column of each kind.
 func sampleCounter() *Definition {
 	return &Definition{
-		Name: "Sample", Table: "sample_counters", Journal: "sample_counter_journal",
+		assumeBuilt: true,
+		Name:        "Sample", Table: "sample_counters", Journal: "sample_counter_journal",
 		Key: []Column{
 			{Name: "number", Type: field.TypeInt, Faithful: true, Bits: 64},
 			{Name: "kind", Type: field.TypeEnum, Faithful: true},
@@ -60,7 +61,7 @@ func sampleTables(dialectName string) []string {
 			" NOT NULL, PRIMARY KEY (number, kind, flag, site, word, mark))",
 		"CREATE TABLE sample_counter_journal (id " + id + ", " + columns + "count_delta bigint NOT NULL, bytes_delta bigint NOT NULL, inserted_at " + times + " NOT NULL)",
 		"CREATE INDEX sample_counter_journal_by_key ON sample_counter_journal (number, kind, flag, site, word, mark)",
-		"CREATE TABLE counter_locks (counter_name varchar(64) NOT NULL, operation varchar(16) NOT NULL, version bigint NOT NULL, PRIMARY KEY (counter_name, operation))",
+		"CREATE TABLE counter_locks (counter_name varchar(64) NOT NULL, operation varchar(16) NOT NULL, version bigint NOT NULL, declaration varchar(2000) NOT NULL, PRIMARY KEY (counter_name, operation))",
 	}
 }
 

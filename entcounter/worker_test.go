@@ -103,7 +103,7 @@ func TestWorkerCadence(t *testing.T) {
 			moved int
 		)
 		ctx, cancel := context.WithCancel(t.Context())
-		w := NewWorker([]*Handle{newBuilt(fileCounter(), idle), newBuilt(fileCounter(), full), newBuilt(oddCounter(), failing)}, WorkerOptions{
+		w := NewWorker([]*Handle{New(fileCounter(), idle), New(fileCounter(), full), New(oddCounter(), failing)}, WorkerOptions{
 			Interval:   time.Second,
 			Batch:      100,
 			MaxBackoff: 8 * time.Second,
@@ -172,7 +172,7 @@ func TestWorkerRecovers(t *testing.T) {
 			defer d.mu.Unlock()
 			d.err = nil
 		}()
-		if err := NewWorker([]*Handle{newBuilt(fileCounter(), d)}, WorkerOptions{Logger: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
+		if err := NewWorker([]*Handle{New(fileCounter(), d)}, WorkerOptions{Logger: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
 			t.Errorf("Run returned %v", err)
 		}
 		last := d.folds[len(d.folds)-2:]
@@ -201,7 +201,7 @@ func TestWorkers(t *testing.T) {
 		defer stopWorkers()
 		var wg sync.WaitGroup
 		for range 3 {
-			w := NewWorker([]*Handle{newBuilt(l.def, sql.OpenDB(db.Dialect, db.DB(t)))}, WorkerOptions{Interval: time.Millisecond, Batch: 50})
+			w := NewWorker([]*Handle{New(l.def, sql.OpenDB(db.Dialect, db.DB(t)))}, WorkerOptions{Interval: time.Millisecond, Batch: 50})
 			wg.Go(func() {
 				if err := w.Run(workers); err != nil {
 					t.Errorf("Run returned %v", err)
