@@ -28,6 +28,7 @@ func (s *Schema) view(table string) *Definition {
 // counter, it reads from the sum of counter rows and journal. In a transaction,
 // it sees to it that errors of the query are noticed.
 func (s *Schema) QueryNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.QuerySpec) error {
+	transactionOf(drv)
 	d := s.view(spec.Node.Table)
 	if d == nil {
 		return sqlgraph.QueryNodes(ctx, drv, spec)
@@ -44,6 +45,7 @@ func (s *Schema) QueryNodes(ctx context.Context, drv dialect.Driver, spec *sqlgr
 
 // CountNodes takes the place of sqlgraph.CountNodes in generated code.
 func (s *Schema) CountNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.QuerySpec) (int, error) {
+	transactionOf(drv)
 	d := s.view(spec.Node.Table)
 	if d == nil {
 		return sqlgraph.CountNodes(ctx, drv, spec)

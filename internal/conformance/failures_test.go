@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"entgo.io/ent/dialect"
@@ -80,6 +81,50 @@ func TestDeadlock(t *testing.T) {
 			t.Errorf("there are %d datasets", n)
 		}
 		w.exact(ctx)
+	})
+}
+
+// A transaction that has only read so far can be the victim of a deadlock, too: of
+// its locking reads. What it changes afterwards is refused as well.
+func TestDeadlockOfLockingReads(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		if db.Kind == testdb.SQLite {
+			return // one writer
+		}
+		ctx := t.Context()
+		w := newWorld(t, db, nil)
+		d, ids := w.seed(ctx, "d", 2)
+		lock := func(tx *ent.Tx, id int) error {
+			_, err := tx.File.Query().Where(file.ID(id)).ForUpdate().All(ctx)
+			return err
+		}
+		var (
+			txs     = [2]*ent.Tx{w.begin(ctx), w.begin(ctx)}
+			both    sync.WaitGroup
+			victims atomic.Int32
+		)
+		no(t, lock(txs[0], ids[0]), lock(txs[1], ids[1]))
+		for i, tx := range txs {
+			both.Go(func() {
+				if lock(tx, ids[1-i]) == nil {
+					no(t, tx.Commit())
+					return
+				}
+				victims.Add(1)
+				err := tx.File.Create().SetDataset(d).SetPath("victim").SetSize(1).Exec(ctx)
+				if err == nil || db.Dialect == dialect.MySQL && !errors.Is(err, entcounter.ErrTransactionFailed) {
+					t.Errorf("the victim went on: %v", err)
+				}
+				if err := tx.Commit(); err == nil {
+					t.Error("the victim was committed")
+				}
+			})
+		}
+		both.Wait()
+		if n := victims.Load(); n != 1 {
+			t.Errorf("%d transactions were victims", n)
+		}
+		no(t, w.check(ctx))
 	})
 }
 
