@@ -20,13 +20,12 @@ import (
 
 var (
 	// ErrNotBuilt is returned by reads of a counter whose counted rows were there
-	// before it and have not been counted yet: run Rebuild, or Build, for all of the
-	// counter once.
+	// before it and have not been counted yet: run Rebuild for all of the counter once.
 	ErrNotBuilt = errors.New("entcounter: the counter has not been built")
 
 	// ErrDeclarationChanged is returned by reads of a counter that was built by
 	// another declaration than the running program's. If the program is the newer
-	// one, run Rebuild, or Build, for all of the counter once.
+	// one, run Rebuild for all of the counter once.
 	ErrDeclarationChanged = errors.New("entcounter: the counter was built by another declaration")
 )
 

@@ -210,15 +210,7 @@ func (m *mutation) countMet(mt *meeting, at *spot, ids [][]any, times int64) err
 		return err
 	}
 	w := newWriter(text)
-	key := make([]string, len(src.Key))
-	measures := make([]string, len(src.Measures))
-	for i := range key {
-		key[i] = fmt.Sprintf("k%d", i)
-	}
-	for i := range measures {
-		measures[i] = fmt.Sprintf("m%d", i)
-	}
-	w.counts(text, src, key, measures, "", func() { restrict(w) })
+	w.counts(text, src, numbered("k", len(src.Key)), numbered("m", len(src.Measures)), "", func() { restrict(w) })
 	if m.dialect == dialect.MySQL {
 		w.sql(" LOCK IN SHARE MODE")
 	}
@@ -312,14 +304,6 @@ func (m *mutation) eachGroup(w *writer, mt *meeting, each func(key []any, measur
 		return fmt.Errorf("entcounter: counting rows of %s for counter %s: %w", mt.source.Table, mt.def.Name, overflowOf(err))
 	}
 	return rows.Close()
-}
-
-// overflowOf marks a sum that the database could not add up.
-func overflowOf(err error) error {
-	if overflows(err) && !errors.Is(err, ErrOverflow) {
-		return fmt.Errorf("%w: %w", ErrOverflow, err)
-	}
-	return err
 }
 
 // lockPaths locks, shared, the rows that the counted ones lead to. The grouped read

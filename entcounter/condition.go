@@ -2,6 +2,7 @@ package entcounter
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -280,14 +281,14 @@ func compareValues(a, b any) int {
 	case int64:
 		switch b := b.(type) {
 		case int64:
-			return order(a < b, a > b)
+			return cmp.Compare(a, b)
 		case uint64: // beyond the range of int64
 			return -1
 		}
 	case uint64:
 		switch b := b.(type) {
 		case uint64:
-			return order(a < b, a > b)
+			return cmp.Compare(a, b)
 		case int64:
 			return 1
 		}
@@ -297,7 +298,7 @@ func compareValues(a, b any) int {
 		}
 	case bool:
 		if b, ok := b.(bool); ok {
-			return order(!a && b, a && !b)
+			return int(truthOf(a) - truthOf(b))
 		}
 	case []byte:
 		if b, ok := b.([]byte); ok {
@@ -305,14 +306,4 @@ func compareValues(a, b any) int {
 		}
 	}
 	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
-}
-
-func order(less, greater bool) int {
-	switch {
-	case less:
-		return -1
-	case greater:
-		return 1
-	}
-	return 0
 }

@@ -280,6 +280,16 @@ func deleteByScope(w *writer, table string, d *Definition, scope []any) {
 	w.sql("DELETE FROM ").ident(table).sql(" WHERE ").equals(d.keyNames(), scope)
 }
 
+// numbered returns names of inner columns, which no name of the user's can be
+// mistaken for.
+func numbered(prefix string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = prefix + strconv.Itoa(i)
+	}
+	return names
+}
+
 // drift writes the statement that compares the counted tables with the counters
 // within a scope: for each key, what the counter table and the journal hold and
 // what a recount says, each measure by itself, for keys where any differs. It is
@@ -289,14 +299,6 @@ func deleteByScope(w *writer, table string, d *Definition, scope []any) {
 // With correction set, it selects the difference alone: the delta that mends the
 // key. A limit of 0 is none.
 func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool, limit int) {
-	// Names of the inner columns, which no name of the user's can be mistaken for.
-	numbered := func(prefix string, n int) []string {
-		names := make([]string, n)
-		for i := range names {
-			names[i] = prefix + strconv.Itoa(i)
-		}
-		return names
-	}
 	var (
 		key     = numbered("k", len(d.Key))
 		counter = numbered("c", len(d.Measures))

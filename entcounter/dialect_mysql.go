@@ -17,9 +17,9 @@ func (mysqlSQL) now() string { return "UTC_TIMESTAMP(6)" }
 // timeText avoids the driver's parseTime and loc.
 func (mysqlSQL) timeText(expr string) string { return "CAST(" + expr + " AS CHAR)" }
 
-// sum is a DECIMAL, which has room for any sum of BIGINTs.
 func (mysqlSQL) integer() string { return "SIGNED" }
 
+// sum is a DECIMAL, which has room for any sum of BIGINTs.
 func (mysqlSQL) sum(expr string) string { return "SUM(" + expr + ")" }
 
 func (mysqlSQL) options(level stdsql.IsolationLevel) *stdsql.TxOptions {

@@ -18,9 +18,9 @@ func (postgresSQL) now() string { return "clock_timestamp()" }
 // timeText leaves a timestamptz alone: it is an instant for every driver.
 func (postgresSQL) timeText(expr string) string { return expr }
 
-// sum brings the numeric that SUM yields back to BIGINT, or fails.
 func (postgresSQL) integer() string { return "BIGINT" }
 
+// sum brings the numeric that SUM yields back to BIGINT, or fails.
 func (postgresSQL) sum(expr string) string { return "CAST(SUM(" + expr + ") AS BIGINT)" }
 
 func (postgresSQL) options(level stdsql.IsolationLevel) *stdsql.TxOptions {

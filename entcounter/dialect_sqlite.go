@@ -19,9 +19,9 @@ func (sqliteSQL) now() string { return "strftime('%Y-%m-%d %H:%M:%f', 'now')" }
 // timeText takes away the declared type, for which drivers parse text.
 func (sqliteSQL) timeText(expr string) string { return "CAST(" + expr + " AS TEXT)" }
 
-// sum fails when integers overflow.
 func (sqliteSQL) integer() string { return "INTEGER" }
 
+// sum fails when integers overflow.
 func (sqliteSQL) sum(expr string) string { return "SUM(" + expr + ")" }
 
 // options ask for no level: every transaction is serializable, and drivers

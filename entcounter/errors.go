@@ -136,6 +136,14 @@ func overflows(err error) bool {
 		err != nil && strings.Contains(err.Error(), "integer overflow")
 }
 
+// overflowOf marks a sum that the database could not add up.
+func overflowOf(err error) error {
+	if overflows(err) && !errors.Is(err, ErrOverflow) {
+		return fmt.Errorf("%w: %w", ErrOverflow, err)
+	}
+	return err
+}
+
 // wrap adds the operation and the counter to an error.
 func (c *Handle) wrap(operation string, err error) error {
 	if err == nil {

@@ -100,8 +100,5 @@ func (d *Definition) summing(err error) error {
 	if err == nil {
 		return nil
 	}
-	if overflows(err) && !errors.Is(err, ErrOverflow) {
-		err = fmt.Errorf("%w: %w", ErrOverflow, err)
-	}
-	return fmt.Errorf("entcounter: summing counter %s: %w", d.Name, err)
+	return fmt.Errorf("entcounter: summing counter %s: %w", d.Name, overflowOf(err))
 }
