@@ -42,8 +42,8 @@ const declarationLen = 2000
 func (d *Definition) declaration() string {
 	var parts []string
 	for _, src := range d.Sources {
-		w := newWriter(sqliteSQL{})
-		w.counts(sqliteSQL{}, src, d.keyNames(), d.measureNames(), "")
+		w := newWriter(declarationSQL{})
+		w.counts(declarationSQL{}, src, d.keyNames(), d.measureNames(), "")
 		text := w.String()
 		for _, arg := range w.args {
 			value := fmt.Sprint(arg)
@@ -62,6 +62,13 @@ func (d *Definition) declaration() string {
 	}
 	return strings.ToValidUTF8(text, "")
 }
+
+// declarationSQL is SQL for people, who take it for granted that sums are exact.
+type declarationSQL struct{ sqliteSQL }
+
+func (declarationSQL) sum(expr string) string { return "SUM(" + expr + ")" }
+
+func (declarationSQL) integer(expr string) string { return "CAST(ROUND(" + expr + ") AS INTEGER)" }
 
 // built remembers which counters are known to be built, by database: true if the
 // database says so too.

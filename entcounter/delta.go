@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
 
-// ErrOverflow is returned when a delta or a sum leaves the range of BIGINT.
-// Nothing is written.
+// ErrOverflow is returned when a sum leaves the range of BIGINT, or the delta of a key
+// in one transaction that of ±(2⁶³−1). Nothing is written.
 var ErrOverflow = errors.New("entcounter: value out of the range of BIGINT")
 
 // Delta is a signed change of every measure of one key.
@@ -48,7 +49,8 @@ func (c *changes) add(d *Definition, key []any, measures []int64, times int64) e
 		if ok {
 			delta.Measures[i], ok = addInt64(delta.Measures[i], product)
 		}
-		if !ok {
+		// What is added must be possible to take back: −2⁶³ has no opposite.
+		if !ok || delta.Measures[i] == math.MinInt64 {
 			return overflowError(d, key, i)
 		}
 	}

@@ -3,6 +3,7 @@ package entcounter
 import (
 	stdsql "database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,10 +36,18 @@ type sqlDialect interface {
 	// timeText turns an expression for a stored time into text in UTC, where a
 	// driver could shift it by its own idea of the session's time zone.
 	timeText(expr string) string
-	// sum adds up a measure: exact or an error, never wrapped or rounded.
+	// sum adds up integers: exact or an error, never wrapped or rounded. Only the sum
+	// has to be in the range of BIGINT.
 	sum(expr string) string
-	// integer is the type that an expression is cast to for a BIGINT.
-	integer() string
+	// difference subtracts the sum of one column from that of another, likewise.
+	difference(a, b string) string
+	// differ compares the sums of two columns, which may be out of range.
+	differ(a, b string) string
+	// outOfRange tells whether a sum is out of the range of BIGINT.
+	outOfRange(expr string) string
+	// integer rounds a number to an integer: exact or an error. It is an operand as it
+	// stands.
+	integer(expr string) string
 	// options of a transaction at an isolation level.
 	options(level stdsql.IsolationLevel) *stdsql.TxOptions
 
@@ -56,9 +65,9 @@ type foldsBySteps interface {
 	sqlDialect
 	// claim locks the oldest committed rows of a journal and returns their ids. It
 	// writes nothing where the transaction has locked everybody out already.
-	claim(w *writer, d *Definition, batch int)
+	claim(w *writer, d *Definition, part journalPart)
 	// readJournal reads rows of a journal: the claimed ones, or the oldest ones.
-	readJournal(w *writer, d *Definition, claimed []int64, batch int)
+	readJournal(w *writer, d *Definition, claimed []int64, part journalPart)
 	// upsert adds to rows of the counter table.
 	upsert(w *writer, d *Definition, rows []foldedRow)
 	// deleteJournal deletes rows of a journal.
@@ -69,7 +78,7 @@ type foldsBySteps interface {
 type foldsAtOnce interface {
 	sqlDialect
 	// fold returns the numbers of rows and keys.
-	fold(w *writer, d *Definition, batch int)
+	fold(w *writer, d *Definition, part journalPart)
 }
 
 // foldedRow is the sum of some journal rows of one key.
@@ -78,6 +87,11 @@ type foldedRow struct {
 	measures []int64
 	// updatedAt is the newest insertion time, in the form of timeText.
 	updatedAt string
+}
+
+// sumOutOfRange is outOfRange where SUM itself has no limit.
+func sumOutOfRange(expr string) string {
+	return "SUM(" + expr + ") NOT BETWEEN " + strconv.FormatInt(math.MinInt64, 10) + " AND " + strconv.FormatInt(math.MaxInt64, 10)
 }
 
 // sqlFor returns the statements of a dialect by ent's name for it.
@@ -307,7 +321,7 @@ func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool,
 	w.sql("SELECT ").idents(key...)
 	for i := range d.Measures {
 		if correction {
-			w.sql(", ", s.sum(w.quote(recount[i])+" - "+w.quote(counter[i])))
+			w.sql(", ", s.difference(w.quote(recount[i]), w.quote(counter[i])))
 		} else {
 			w.sql(", ", s.sum(w.quote(counter[i])))
 		}
@@ -359,7 +373,7 @@ func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool,
 		if i > 0 {
 			w.sql(" OR ")
 		}
-		w.sql("SUM(").ident(counter[i]).sql(") <> SUM(").ident(recount[i]).sql(")")
+		w.sql(s.differ(w.quote(counter[i]), w.quote(recount[i])))
 	}
 	if limit > 0 {
 		w.sql(" LIMIT ", strconv.Itoa(limit))

@@ -2,7 +2,6 @@ package entcounter
 
 import (
 	stdsql "database/sql"
-	"strconv"
 
 	"entgo.io/ent/dialect"
 )
@@ -17,10 +16,18 @@ func (mysqlSQL) now() string { return "UTC_TIMESTAMP(6)" }
 // timeText avoids the driver's parseTime and loc.
 func (mysqlSQL) timeText(expr string) string { return "CAST(" + expr + " AS CHAR)" }
 
-func (mysqlSQL) integer() string { return "SIGNED" }
-
 // sum is a DECIMAL, which has room for any sum of BIGINTs.
 func (mysqlSQL) sum(expr string) string { return "SUM(" + expr + ")" }
+
+func (mysqlSQL) difference(a, b string) string { return "SUM(" + a + ") - SUM(" + b + ")" }
+
+func (mysqlSQL) differ(a, b string) string { return "SUM(" + a + ") <> SUM(" + b + ")" }
+
+func (mysqlSQL) outOfRange(expr string) string { return sumOutOfRange(expr) }
+
+// integer is a DECIMAL, for a CAST to an integer type that is out of range yields the
+// end of the range.
+func (mysqlSQL) integer(expr string) string { return "CAST(ROUND(" + expr + ") AS DECIMAL(65, 0))" }
 
 func (mysqlSQL) options(level stdsql.IsolationLevel) *stdsql.TxOptions {
 	return &stdsql.TxOptions{Isolation: level}
@@ -44,13 +51,13 @@ func (mysqlSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {
 
 // claim takes record locks only, given READ COMMITTED. The primary key is
 // forced: a scan in another order would lock what it sorts.
-func (mysqlSQL) claim(w *writer, d *Definition, batch int) {
-	w.sql("SELECT ").ident(ColumnJournalID).sql(" FROM ").ident(d.Journal).sql(" FORCE INDEX (PRIMARY) ORDER BY ").
-		ident(ColumnJournalID).sql(" LIMIT ", strconv.Itoa(batch), " FOR UPDATE SKIP LOCKED")
+func (mysqlSQL) claim(w *writer, d *Definition, part journalPart) {
+	w.sql("SELECT ").ident(ColumnJournalID).sql(" FROM ").ident(d.Journal).sql(" FORCE INDEX (PRIMARY)")
+	part.oldest(w, d).sql(" FOR UPDATE SKIP LOCKED")
 }
 
 // readJournal is a plain read: it sees a row only once every snapshot does.
-func (s mysqlSQL) readJournal(w *writer, d *Definition, ids []int64, _ int) {
+func (s mysqlSQL) readJournal(w *writer, d *Definition, ids []int64, _ journalPart) {
 	selectJournal(w, s, d)
 	w.sql(" FORCE INDEX (PRIMARY) WHERE ").ident(ColumnJournalID).sql(" IN ").ids(ids)
 }

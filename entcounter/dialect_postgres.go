@@ -2,7 +2,6 @@ package entcounter
 
 import (
 	stdsql "database/sql"
-	"strconv"
 
 	"entgo.io/ent/dialect"
 )
@@ -18,10 +17,18 @@ func (postgresSQL) now() string { return "clock_timestamp()" }
 // timeText leaves a timestamptz alone: it is an instant for every driver.
 func (postgresSQL) timeText(expr string) string { return expr }
 
-func (postgresSQL) integer() string { return "BIGINT" }
-
 // sum brings the numeric that SUM yields back to BIGINT, or fails.
 func (postgresSQL) sum(expr string) string { return "CAST(SUM(" + expr + ") AS BIGINT)" }
+
+func (postgresSQL) difference(a, b string) string {
+	return "CAST(SUM(" + a + ") - SUM(" + b + ") AS BIGINT)"
+}
+
+func (postgresSQL) differ(a, b string) string { return "SUM(" + a + ") <> SUM(" + b + ")" }
+
+func (postgresSQL) outOfRange(expr string) string { return sumOutOfRange(expr) }
+
+func (postgresSQL) integer(expr string) string { return "CAST(ROUND(" + expr + ") AS BIGINT)" }
 
 func (postgresSQL) options(level stdsql.IsolationLevel) *stdsql.TxOptions {
 	return &stdsql.TxOptions{Isolation: level}
@@ -38,21 +45,34 @@ func (postgresSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) 
 
 // fold deletes what it claims and adds up what it deletes. All parts of the
 // statement work on one snapshot, which is taken under the fold lock.
-func (s postgresSQL) fold(w *writer, d *Definition, batch int) {
+func (s postgresSQL) fold(w *writer, d *Definition, part journalPart) {
 	id := w.quote(ColumnJournalID)
 	w.sql("WITH ").ident("claimed").sql(" AS (DELETE FROM ").ident(d.Journal).
-		sql(" WHERE ", id, " = ANY(ARRAY(SELECT ", id, " FROM ").ident(d.Journal).
-		sql(" ORDER BY ", id, " LIMIT ", strconv.Itoa(batch), " FOR UPDATE SKIP LOCKED)) RETURNING *), ").ident("folded").sql(" AS (")
+		sql(" WHERE ", id, " = ANY(ARRAY(SELECT ", id, " FROM ").ident(d.Journal)
+	part.oldest(w, d).sql(" FOR UPDATE SKIP LOCKED)) RETURNING *), ").ident("folded").sql(" AS (")
 	insertCounters(w, d)
 	w.sql("SELECT ").idents(d.keyNames()...)
 	for _, m := range d.Measures {
-		w.sql(", ", s.sum(w.quote(m.Delta)))
+		w.sql(", ")
+		if part.only == nil {
+			w.sql(s.sum(w.quote(m.Delta)))
+			continue
+		}
+		// A sum that fits together with the counter row, if not by itself, is added below.
+		w.sql("CASE WHEN EXISTS (SELECT 1 FROM ").ident(d.Table).sql(" WHERE ").equals(d.keyNames(), part.only).
+			sql(") THEN 0 ELSE ", s.sum(w.quote(m.Delta)), " END")
 	}
 	w.sql(", MAX(").ident(ColumnInsertedAt).sql(") FROM ").ident("claimed").
 		sql(" GROUP BY ").idents(d.keyNames()...).sql(" ORDER BY ").idents(d.keyNames()...).
 		sql(" ON CONFLICT (").idents(d.keyNames()...).sql(") DO UPDATE SET ")
 	for _, m := range d.Measures {
-		w.ident(m.Name).sql(" = ").ident("c").sql(".").ident(m.Name).sql(" + excluded.").ident(m.Name).sql(", ")
+		name := w.quote("c") + "." + w.quote(m.Name)
+		w.ident(m.Name).sql(" = ")
+		if part.only == nil {
+			w.sql(name, " + excluded.").ident(m.Name).sql(", ")
+		} else {
+			w.sql("CAST(", name, " + (SELECT SUM(").ident(m.Delta).sql(") FROM ").ident("claimed").sql(") AS BIGINT), ")
+		}
 	}
 	w.ident(ColumnUpdatedAt).sql(" = GREATEST(").ident("c").sql(".").ident(ColumnUpdatedAt).
 		sql(", excluded.").ident(ColumnUpdatedAt).sql(") RETURNING 1) SELECT (SELECT COUNT(*) FROM ").ident("claimed").

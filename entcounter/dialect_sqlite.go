@@ -2,7 +2,6 @@ package entcounter
 
 import (
 	stdsql "database/sql"
-	"strconv"
 
 	"entgo.io/ent/dialect"
 )
@@ -19,10 +18,40 @@ func (sqliteSQL) now() string { return "strftime('%Y-%m-%d %H:%M:%f', 'now')" }
 // timeText takes away the declared type, for which drivers parse text.
 func (sqliteSQL) timeText(expr string) string { return "CAST(" + expr + " AS TEXT)" }
 
-func (sqliteSQL) integer() string { return "INTEGER" }
+// halves are a sum in two parts, high × 2³² + low: where SUM leaves the range of a
+// 64-bit integer on the way it fails, and these do not.
+type halves struct{ high, low string }
 
-// sum fails when integers overflow.
-func (sqliteSQL) sum(expr string) string { return "SUM(" + expr + ")" }
+func sumOf(expr string) halves {
+	low := "SUM(" + expr + " & 4294967295)"
+	return halves{"(SUM(" + expr + " >> 32) + (" + low + " >> 32))", "(" + low + " & 4294967295)"}
+}
+
+// value is an integer, or a float where that is out of range, which no destination
+// for integers takes.
+func (h halves) value() string { return h.high + " * 4294967296 + " + h.low }
+
+func (sqliteSQL) sum(expr string) string { return sumOf(expr).value() }
+
+func (sqliteSQL) difference(a, b string) string {
+	x, y := sumOf(a), sumOf(b)
+	return "(" + x.high + " - " + y.high + ") * 4294967296 + (" + x.low + " - " + y.low + ")"
+}
+
+func (sqliteSQL) differ(a, b string) string {
+	x, y := sumOf(a), sumOf(b)
+	return "(" + x.high + " <> " + y.high + " OR " + x.low + " <> " + y.low + ")"
+}
+
+func (sqliteSQL) outOfRange(expr string) string {
+	return sumOf(expr).high + " NOT BETWEEN -2147483648 AND 2147483647"
+}
+
+// integer fails, by an abs that does so, where a CAST alone would yield the end of the
+// range.
+func (sqliteSQL) integer(expr string) string {
+	return "(CASE WHEN abs(ROUND(" + expr + ")) >= 9223372036854775808.0 THEN abs(-9223372036854775807 - (" + expr + " <> 0)) ELSE CAST(ROUND(" + expr + ") AS INTEGER) END)"
+}
 
 // options ask for no level: every transaction is serializable, and drivers
 // differ in whether they can be told so.
@@ -37,11 +66,11 @@ func (sqliteSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {
 	insertOrAdd(w, d, scope, n)
 }
 
-func (sqliteSQL) claim(*writer, *Definition, int) {}
+func (sqliteSQL) claim(*writer, *Definition, journalPart) {}
 
-func (s sqliteSQL) readJournal(w *writer, d *Definition, _ []int64, batch int) {
+func (s sqliteSQL) readJournal(w *writer, d *Definition, _ []int64, part journalPart) {
 	selectJournal(w, s, d)
-	w.sql(" ORDER BY ").ident(ColumnJournalID).sql(" LIMIT ", strconv.Itoa(batch))
+	part.oldest(w, d)
 }
 
 // upsert adds by SUM: where + would turn an integer that overflows into a float

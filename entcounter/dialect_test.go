@@ -42,12 +42,14 @@ func TestSQLText(t *testing.T) {
 			show("missing lock rows", func(w *writer) { s.createLocks(w, d.Name) })
 			switch s := s.(type) {
 			case foldsBySteps:
-				show("claim", func(w *writer) { s.claim(w, d, 5000) })
-				show("claimed rows", func(w *writer) { s.readJournal(w, d, []int64{3, 5, 8}, 5000) })
+				show("claim", func(w *writer) { s.claim(w, d, journalPart{batch: 5000}) })
+				show("claim but for a key", func(w *writer) { s.claim(w, d, journalPart{batch: 5000, without: [][]any{rows[0].key}}) })
+				show("claimed rows", func(w *writer) { s.readJournal(w, d, []int64{3, 5, 8}, journalPart{batch: 5000}) })
 				show("add to counter rows", func(w *writer) { s.upsert(w, d, rows) })
 				show("delete what was added", func(w *writer) { s.deleteJournal(w, d, []int64{3, 5}) })
 			case foldsAtOnce:
-				show("fold", func(w *writer) { s.fold(w, d, 5000) })
+				show("fold", func(w *writer) { s.fold(w, d, journalPart{batch: 5000}) })
+				show("fold all of a key", func(w *writer) { s.fold(w, d, journalPart{only: rows[0].key}) })
 			}
 			show("versions of rebuilds", func(w *writer) { readVersions(w, d.Name) })
 			show("rebuild done", func(w *writer) { writeRebuilt(w, d.Name, 12, "SELECT 1") })

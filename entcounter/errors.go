@@ -144,10 +144,10 @@ func overflowOf(err error) error {
 	return err
 }
 
-// wrap adds the operation and the counter to an error.
+// wrap adds the operation and the counter to an error, and marks an overflow.
 func (c *Handle) wrap(operation string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("entcounter: %s counter %s: %w", operation, c.def.Name, err)
+	return fmt.Errorf("entcounter: %s counter %s: %w", operation, c.def.Name, overflowOf(err))
 }

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/bits"
 	"slices"
 	"strconv"
-	"strings"
 
 	"entgo.io/ent/dialect"
 )
@@ -36,7 +36,7 @@ type Folded struct {
 type FoldOption func(*foldConfig)
 
 type foldConfig struct {
-	batch int
+	part  journalPart
 	level stdsql.IsolationLevel
 
 	// For tests, which show what goes wrong without what the fold takes care of:
@@ -49,7 +49,40 @@ type foldConfig struct {
 // WithBatch sets how many journal rows the fold claims at most, in place of
 // [DefaultFoldBatch].
 func WithBatch(n int) FoldOption {
-	return func(c *foldConfig) { c.batch = n }
+	return func(c *foldConfig) { c.part.batch = n }
+}
+
+// journalPart is the part of a journal that a fold takes: the oldest rows, but for
+// those of some keys, or all rows of one key.
+type journalPart struct {
+	batch   int // 0 is no limit
+	without [][]any
+	only    []any
+}
+
+// where writes the condition of the part, if it has one.
+func (p journalPart) where(w *writer, d *Definition) {
+	if p.only != nil {
+		w.sql(" WHERE ").equals(d.keyNames(), p.only)
+	}
+	for i, key := range p.without {
+		if i == 0 {
+			w.sql(" WHERE ")
+		} else {
+			w.sql(" AND ")
+		}
+		w.sql("NOT (").equals(d.keyNames(), key).sql(")")
+	}
+}
+
+// oldest writes the condition, the order and the limit of the part.
+func (p journalPart) oldest(w *writer, d *Definition) *writer {
+	p.where(w, d)
+	w.sql(" ORDER BY ").ident(ColumnJournalID)
+	if p.batch > 0 {
+		w.sql(" LIMIT ", strconv.Itoa(p.batch))
+	}
+	return w
 }
 
 // Fold moves committed journal rows, the oldest first, into the counter rows.
@@ -70,17 +103,17 @@ func WithBatch(n int) FoldOption {
 //   - On SQLite, which has one writer, the oldest rows as read under the lock.
 //
 // A fold that loses a race is run again, and gives up without an error if it loses
-// all the time: another fold does its work, or the next one will. A
-// sum that leaves the range of BIGINT is an [ErrOverflow] that names the key, and
-// the journal keeps its rows. A server that lacks SKIP LOCKED gets
+// all the time: another fold does its work, or the next one will. A key whose sum
+// leaves the range of BIGINT keeps its journal rows, and is named in an
+// [ErrOverflow]; the others are folded. A server that lacks SKIP LOCKED gets
 // [ErrNoSkipLocked].
 func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (Folded, error) {
-	cfg := foldConfig{batch: DefaultFoldBatch, level: stdsql.LevelReadCommitted}
+	cfg := foldConfig{part: journalPart{batch: DefaultFoldBatch}, level: stdsql.LevelReadCommitted}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
-	if cfg.batch < 1 {
-		return Folded{}, c.wrap("folding", fmt.Errorf("batch of %d rows", cfg.batch))
+	if cfg.part.batch < 1 {
+		return Folded{}, c.wrap("folding", fmt.Errorf("batch of %d rows", cfg.part.batch))
 	}
 	if inTransaction(c.drv) {
 		return Folded{}, c.wrap("folding", ErrInTransaction)
@@ -90,6 +123,15 @@ func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (Folded, error) {
 	if idle, err := c.idle(ctx); err != nil || idle {
 		return Folded{}, c.wrap("folding", err)
 	}
+	folded, err := c.fold(ctx, cfg)
+	if overflows(err) {
+		folded, err = c.foldAround(ctx, cfg, err)
+	}
+	return folded, c.wrap("folding", err)
+}
+
+// fold folds a part of the journal, in one transaction.
+func (c *Handle) fold(ctx context.Context, cfg foldConfig) (Folded, error) {
 	var folded Folded
 	err := c.transact(ctx, cfg.level, false, func(tx dialect.Tx) (err error) {
 		switch s := c.sql.(type) {
@@ -98,19 +140,144 @@ func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (Folded, error) {
 		case foldsBySteps:
 			folded, err = c.foldBySteps(ctx, tx, s, cfg)
 		}
-		folded.Full = folded.Full || folded.Rows == cfg.batch
+		folded.Full = cfg.part.batch > 0 && (folded.Full || folded.Rows == cfg.part.batch)
 		return err
 	}, lockFold)
 	var interrupted *interruptedError
-	switch {
-	case err == nil:
-		return folded, nil
-	case errors.As(err, &interrupted):
+	if errors.As(err, &interrupted) {
 		return Folded{}, nil
-	case overflows(err) && !errors.Is(err, ErrOverflow):
-		err = c.nameOverflow(ctx, cfg, err)
 	}
-	return Folded{}, c.wrap("folding", err)
+	if err != nil {
+		return Folded{}, err
+	}
+	return folded, nil
+}
+
+// How many keys a fold goes around at most: a number of times so many.
+const (
+	unfitKeys   = 100
+	unfitRounds = 3
+)
+
+// foldAround folds what it can after a sum was out of range: the other keys, and then
+// each key by itself. All rows of a key may have a sum that fits though the oldest
+// ones have not.
+func (c *Handle) foldAround(ctx context.Context, cfg foldConfig, cause error) (Folded, error) {
+	var folded Folded
+	for range unfitRounds {
+		unfit, err := c.unfit(ctx, cfg.part)
+		if err != nil || len(unfit) == 0 {
+			return Folded{}, errors.Join(cause, err)
+		}
+		for _, u := range unfit {
+			cfg.part.without = append(cfg.part.without, u.key)
+		}
+		if folded, cause = c.fold(ctx, cfg); !overflows(cause) {
+			break
+		}
+	}
+	if cause != nil {
+		return Folded{}, cause
+	}
+	var errs []error
+	for _, key := range cfg.part.without {
+		alone := cfg
+		alone.part = journalPart{only: key}
+		one, err := c.foldAlone(ctx, alone)
+		folded.Rows += one.Rows
+		folded.Keys += one.Keys
+		errs = append(errs, err)
+	}
+	return folded, errors.Join(errs...)
+}
+
+// foldAlone folds all rows of one key, if their sum is in range.
+func (c *Handle) foldAlone(ctx context.Context, cfg foldConfig) (Folded, error) {
+	unfit, err := c.unfit(ctx, cfg.part)
+	if err != nil {
+		return Folded{}, err
+	}
+	for _, u := range unfit {
+		if u.measure >= 0 {
+			return Folded{}, overflowError(c.def, u.key, u.measure)
+		}
+	}
+	return c.fold(ctx, cfg)
+}
+
+// unfit is a key with a sum that is out of range: that of the journal's part, or, in a
+// measure, that of the counter row and the part.
+type unfit struct {
+	key     []any
+	measure int // -1 if only the part's own is out of range
+}
+
+// unfit finds keys with sums that are out of range. What it reads may change before it
+// is used, which costs a fold another try.
+func (c *Handle) unfit(ctx context.Context, part journalPart) ([]unfit, error) {
+	var (
+		d      = c.def
+		w      = newWriter(c.sql)
+		key    = numbered("k", len(d.Key))
+		totals = numbered("m", len(d.Measures))
+		parts  = numbered("d", len(d.Measures))
+	)
+	half := func(table string, measures []string, taken bool) {
+		for i, name := range d.keyNames() {
+			w.ident(name).sql(" AS ").ident(key[i]).sql(", ")
+		}
+		for i, name := range measures {
+			if i > 0 {
+				w.sql(", ")
+			}
+			w.ident(name).sql(" AS ").ident(totals[i]).sql(", ")
+			if taken {
+				w.ident(name)
+			} else {
+				w.sql("0")
+			}
+			w.sql(" AS ").ident(parts[i])
+		}
+		w.sql(" FROM ").ident(table)
+	}
+	w.sql("SELECT ").idents(key...)
+	for _, name := range totals {
+		w.sql(", CASE WHEN ", c.sql.outOfRange(w.quote(name)), " THEN 1 ELSE 0 END")
+	}
+	w.sql(" FROM (SELECT ")
+	half(d.Table, d.measureNames(), false)
+	journalPart{only: part.only}.where(w, d)
+	w.sql(" UNION ALL SELECT * FROM (SELECT ")
+	half(d.Journal, d.deltaNames(), true)
+	part.oldest(w, d).sql(") AS ").ident("part").sql(") AS ").ident("t").sql(" GROUP BY ").idents(key...).sql(" HAVING ")
+	for i, name := range slices.Concat(totals, parts) {
+		if i > 0 {
+			w.sql(" OR ")
+		}
+		w.sql(c.sql.outOfRange(w.quote(name)))
+	}
+	w.sql(" LIMIT ", strconv.Itoa(unfitKeys))
+	var found []unfit
+	err := query(ctx, c.drv, w, func(scan func(...any) error) error {
+		u := unfit{measure: -1}
+		var dest []any
+		for _, col := range d.Key {
+			dest = append(dest, scanTarget(col))
+		}
+		flags := make([]int, len(d.Measures))
+		for i := range flags {
+			dest = append(dest, &flags[i])
+		}
+		if err := scan(dest...); err != nil {
+			return err
+		}
+		u.measure = slices.Index(flags, 1)
+		var err error
+		u.key, err = d.scannedKey(dest[:len(d.Key)])
+		found = append(found, u)
+		return err
+	})
+	return found, err
 }
 
 // idle reports whether the journal is empty, by a plain read.
@@ -127,7 +294,7 @@ func (c *Handle) idle(ctx context.Context) (bool, error) {
 
 func (c *Handle) foldAtOnce(ctx context.Context, tx dialect.Tx, s foldsAtOnce, cfg foldConfig) (folded Folded, err error) {
 	w := newWriter(s)
-	s.fold(w, c.def, cfg.batch)
+	s.fold(w, c.def, cfg.part)
 	err = queryRow(ctx, tx, w, &folded.Rows, &folded.Keys)
 	return folded, err
 }
@@ -136,7 +303,7 @@ func (c *Handle) foldAtOnce(ctx context.Context, tx dialect.Tx, s foldsAtOnce, c
 func (c *Handle) foldBySteps(ctx context.Context, tx dialect.Tx, s foldsBySteps, cfg foldConfig) (Folded, error) {
 	var claimed []int64
 	w := newWriter(s)
-	if s.claim(w, c.def, cfg.batch); w.Len() > 0 {
+	if s.claim(w, c.def, cfg.part); w.Len() > 0 {
 		err := query(ctx, tx, w, func(scan func(...any) error) error {
 			var id int64
 			if err := scan(&id); err != nil {
@@ -152,12 +319,12 @@ func (c *Handle) foldBySteps(ctx context.Context, tx dialect.Tx, s foldsBySteps,
 			return Folded{}, err
 		}
 	}
-	sums, ids, err := c.sumJournal(ctx, tx, s, claimed, cfg.batch)
+	sums, ids, err := c.sumJournal(ctx, tx, s, claimed, cfg.part)
 	if err != nil {
 		return Folded{}, err
 	}
-	folded := Folded{Rows: len(ids), Keys: len(sums), Full: len(claimed) == cfg.batch}
-	for rows := range slices.Chunk(sums, maxParameters/len(c.def.counterColumns())) {
+	folded := Folded{Rows: len(ids), Keys: len(sums.byKey), Full: len(claimed) == cfg.part.batch}
+	for rows := range slices.Chunk(sums.rows(), maxParameters/len(c.def.counterColumns())) {
 		w := newWriter(s)
 		s.upsert(w, c.def, rows)
 		if err := exec(ctx, tx, w); err != nil {
@@ -185,9 +352,8 @@ func (c *Handle) foldBySteps(ctx context.Context, tx dialect.Tx, s foldsBySteps,
 }
 
 // sumJournal adds up journal rows by key: the claimed ones, or where nothing had
-// to be claimed the oldest ones. It returns the sums in a fixed order of the keys
-// and the ids of the rows in them.
-func (c *Handle) sumJournal(ctx context.Context, tx dialect.Tx, s foldsBySteps, claimed []int64, batch int) ([]foldedRow, []int64, error) {
+// to be claimed the oldest ones. It returns the sums and the ids of the rows in them.
+func (c *Handle) sumJournal(ctx context.Context, tx dialect.Tx, s foldsBySteps, claimed []int64, part journalPart) (*sums, []int64, error) {
 	var (
 		ids  = make([]int64, 0, len(claimed))
 		sums = newSums(c.def)
@@ -198,7 +364,7 @@ func (c *Handle) sumJournal(ctx context.Context, tx dialect.Tx, s foldsBySteps, 
 			inserted string
 			w        = newWriter(s)
 		)
-		s.readJournal(w, c.def, chunk, batch)
+		s.readJournal(w, c.def, chunk, part)
 		return query(ctx, tx, w, func(scan func(...any) error) error {
 			sum, err := sums.scan(scan, []any{&id}, []any{&inserted})
 			if err != nil {
@@ -219,8 +385,7 @@ func (c *Handle) sumJournal(ctx context.Context, tx dialect.Tx, s foldsBySteps, 
 			return nil, nil, err
 		}
 	}
-	rows, err := sums.rows()
-	return rows, ids, err
+	return sums, ids, nil
 }
 
 // sums adds up measures by key. What is summed may leave the range of BIGINT on
@@ -273,22 +438,25 @@ func (s *sums) scan(scan func(...any) error, before, after []any) (*sum, error) 
 	return found, nil
 }
 
-// rows returns the sums in a fixed order of the keys, or an error that names one
-// that is out of range.
-func (s *sums) rows() ([]foldedRow, error) {
+// rows returns the sums in a fixed order of the keys. One that is out of range is in
+// two parts, of which the first takes a counter row that the whole fits into nowhere
+// out of range.
+func (s *sums) rows() []foldedRow {
 	rows := make([]foldedRow, 0, len(s.byKey))
 	for _, key := range slices.Sorted(maps.Keys(s.byKey)) {
 		sum := s.byKey[key]
-		row := foldedRow{key: sum.key, measures: make([]int64, len(sum.measures)), updatedAt: sum.updatedAt}
-		for i, m := range sum.measures {
-			var ok bool
-			if row.measures[i], ok = m.int64(); !ok {
-				return nil, overflowError(s.def, sum.key, i)
+		for rest := slices.Clone(sum.measures); ; {
+			row := foldedRow{key: sum.key, measures: make([]int64, len(rest)), updatedAt: sum.updatedAt}
+			for i := range rest {
+				row.measures[i] = rest[i].take()
+			}
+			rows = append(rows, row)
+			if !slices.ContainsFunc(rest, func(m int128) bool { return m != int128{} }) {
+				break
 			}
 		}
-		rows = append(rows, row)
 	}
-	return rows, nil
+	return rows
 }
 
 // int128 is a sum of int64s, in two's complement.
@@ -300,9 +468,18 @@ func (s *int128) add(v int64) {
 	s.hi, _ = bits.Add64(s.hi, uint64(v>>63), carry)
 }
 
-func (s int128) int64() (int64, bool) {
+// take takes off as much of the sum as an int64 holds, and returns that.
+func (s *int128) take() int64 {
 	v := int64(s.lo)
-	return v, s.hi == uint64(v>>63)
+	if s.hi == uint64(v>>63) {
+		*s = int128{}
+		return v
+	}
+	if v = math.MaxInt64; int64(s.hi) < 0 {
+		v = -v
+	}
+	s.add(-v)
+	return v
 }
 
 // scannedKey returns the key that was scanned into targets.
@@ -328,33 +505,6 @@ func (c *Handle) noSkipLocked(ctx context.Context, tx dialect.Tx, cause error) e
 		return fmt.Errorf("%w: %w", ErrNoSkipLocked, cause)
 	}
 	return fmt.Errorf("%w; this one is %s: %w", ErrNoSkipLocked, version, cause)
-}
-
-// nameOverflow finds the key whose sum does not fit, after a statement over many
-// keys has failed. It reads outside of the transaction that failed, and what it
-// reads only goes into the message.
-func (c *Handle) nameOverflow(ctx context.Context, cfg foldConfig, cause error) error {
-	d, sums := c.def, newSums(c.def)
-	journal := newWriter(c.sql)
-	journal.sql("SELECT ").idents(slices.Concat(d.keyNames(), d.deltaNames())...).sql(" FROM ").ident(d.Journal).
-		sql(" ORDER BY ").ident(ColumnJournalID).sql(" LIMIT ", strconv.Itoa(cfg.batch))
-	counters := newWriter(c.sql)
-	key := strings.Join(quoteAll(counters, d.keyNames()), ", ")
-	counters.sql("SELECT ").idents(slices.Concat(d.keyNames(), d.measureNames())...).sql(" FROM ").ident(d.Table).
-		sql(" WHERE (", key, ") IN (SELECT ", key, " FROM ").ident(d.Journal).sql(")")
-	for _, w := range []*writer{journal, counters} {
-		err := query(ctx, c.drv, w, func(scan func(...any) error) error {
-			_, err := sums.scan(scan, nil, nil)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrOverflow, cause)
-		}
-	}
-	if _, err := sums.rows(); err != nil {
-		return fmt.Errorf("%w: %w", err, cause)
-	}
-	return fmt.Errorf("%w: %w", ErrOverflow, cause)
 }
 
 func quoteAll(w *writer, names []string) []string {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/entcounter/entcounter/internal/testdb"
+
+	entsql "entgo.io/ent/dialect/sql"
 )
 
 func TestFold(t *testing.T) {
@@ -45,15 +47,16 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// A key whose sum is out of range keeps its journal rows, and no other waits for it.
 func TestFoldOverflow(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
 		f := newFixture(t, db)
 		f.journal(t, delta(1, "ok", 1, 1), delta(7, "new", 1, math.MaxInt64-5))
 		f.foldAll(t)
-		check := func(what string) {
+		check := func(what string, left, other int64) {
 			t.Helper()
-			before := f.backlog(t)
-			_, err := f.Fold(t.Context())
+			f.journal(t, delta(1, "ok", 1, 1), delta(2, "ok", 1, 1))
+			folded, err := f.Fold(t.Context())
 			if !errors.Is(err, ErrOverflow) {
 				t.Fatalf("%s: got error %v, want ErrOverflow", what, err)
 			}
@@ -62,19 +65,81 @@ func TestFoldOverflow(t *testing.T) {
 					t.Errorf("%s: error %q does not name %q", what, err, part)
 				}
 			}
-			if after := f.backlog(t); after != before {
-				t.Errorf("%s: the journal went from %d to %d rows", what, before, after)
+			if folded != (Folded{Rows: 2, Keys: 2}) {
+				t.Errorf("%s: folded %+v", what, folded)
 			}
-			wantEqual(t, f.stored(t), []count{{1, "ok", 1, 1}, {7, "new", 1, math.MaxInt64 - 5}})
+			if after := int64(f.backlog(t)); after != left {
+				t.Errorf("%s: the journal has %d rows, want %d", what, after, left)
+			}
+			wantEqual(t, f.stored(t), []count{{1, "ok", other, other}, {2, "ok", other - 1, other - 1}, {7, "new", 1, math.MaxInt64 - 5}})
 		}
-		f.journal(t, delta(1, "ok", 1, 1), delta(7, "new", 1, 6))
-		check("counter row and journal")
+		f.journal(t, delta(7, "new", 1, 6))
+		check("counter row and journal", 1, 2)
 		f.journal(t, delta(7, "new", 1, math.MaxInt64))
-		check("journal alone")
-		// What takes the sum back into range mends it.
-		f.journal(t, delta(7, "new", -1, -math.MaxInt64), delta(7, "new", 0, -6))
-		f.foldAll(t)
-		wantEqual(t, f.stored(t), []count{{1, "ok", 2, 2}, {7, "new", 2, math.MaxInt64 - 5}})
+		check("journal alone", 2, 3)
+		// What takes the sum back into range mends it, wherever it is in the journal.
+		f.journal(t, delta(1, "ok", 1, 1), delta(7, "new", -1, -math.MaxInt64), delta(7, "new", 0, -6))
+		folded, err := f.Fold(t.Context(), WithBatch(2))
+		if err != nil || folded != (Folded{Rows: 5, Keys: 2}) {
+			t.Errorf("folded %+v, error %v", folded, err)
+		}
+		wantEqual(t, f.stored(t), []count{{1, "ok", 4, 4}, {2, "ok", 2, 2}, {7, "new", 2, math.MaxInt64 - 5}})
+	})
+}
+
+// Sums that are out of range on the way only are read, folded and rebuilt.
+func TestSumsOutOfRangeOnTheWay(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		f := newFixture(t, db)
+		for i, test := range []struct{ folded, journal []int64 }{
+			{nil, []int64{math.MaxInt64, 7, -math.MaxInt64, -2}},
+			{nil, []int64{math.MinInt64, -7, math.MaxInt64, 2}},
+			{[]int64{-5}, []int64{math.MaxInt64, 5}},
+			{[]int64{5}, []int64{math.MinInt64, -5}},
+			{[]int64{-math.MaxInt64}, []int64{math.MaxInt64, math.MaxInt64}},
+			{[]int64{math.MaxInt64}, []int64{math.MinInt64, -math.MaxInt64}},
+			{[]int64{math.MinInt64}, []int64{math.MaxInt64, math.MaxInt64, 1}},
+			{nil, []int64{math.MinInt64 + 1, -1}},
+			{[]int64{1 << 32, -1}, []int64{1<<32 - 1, -1 << 32, -1, 1 << 31, -1 << 31}},
+		} {
+			var sum int64
+			for _, v := range test.folded {
+				f.journal(t, delta(int64(i), "new", 0, v))
+				f.foldAll(t)
+				sum += v
+			}
+			for _, v := range test.journal {
+				f.journal(t, delta(int64(i), "new", 0, v))
+				sum += v
+			}
+			want := []count{{int64(i), "new", 0, sum}}
+			read := func() []count { return f.read(t, entsql.FieldEQ("dataset_id", i)) }
+			wantEqual(t, read(), want)
+			if _, err := f.Fold(t.Context(), WithBatch(1)); err != nil {
+				t.Errorf("%v: %v", test, err)
+			}
+			wantEqual(t, read(), want)
+			f.foldAll(t)
+			if n := f.backlog(t); n != 0 {
+				t.Errorf("%v: %d rows left in the journal", test, n)
+			}
+			wantEqual(t, read(), want)
+			// Nothing is counted, so a recount is zero. The end of the range has no opposite.
+			_, err := f.Rebuild(t.Context(), []any{i})
+			if sum == math.MinInt64 {
+				if !errors.Is(err, ErrOverflow) {
+					t.Errorf("%v: error %v, want ErrOverflow", test, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%v: %v", test, err)
+			}
+			if sum != 0 {
+				want[0].bytes = 0
+			}
+			wantEqual(t, read(), want)
+		}
 	})
 }
 

@@ -405,6 +405,8 @@ func (a *Amount) Scan(src any) error {
 	case int64:
 		*a = Amount(src)
 		return nil
+	case float64: // SQLite's, beyond int64
+		return fmt.Errorf("%w: a sum of %g", ErrOverflow, src)
 	case []byte:
 		return a.Scan(string(src))
 	case string:

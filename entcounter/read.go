@@ -38,7 +38,7 @@ func (s *Schema) QueryNodes(ctx context.Context, drv dialect.Driver, spec *sqlgr
 	}
 	d.scanWith(spec)
 	if err := sqlgraph.QueryNodes(ctx, drv, spec); err != nil {
-		return fmt.Errorf("entcounter: reading counter %s: %w", d.Name, err)
+		return fmt.Errorf("entcounter: reading counter %s: %w", d.Name, overflowOf(err))
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (s *Schema) CountNodes(ctx context.Context, drv dialect.Driver, spec *sqlgr
 	}
 	n, err := sqlgraph.CountNodes(ctx, drv, spec)
 	if err != nil {
-		return 0, fmt.Errorf("entcounter: reading counter %s: %w", d.Name, err)
+		return 0, fmt.Errorf("entcounter: reading counter %s: %w", d.Name, overflowOf(err))
 	}
 	return n, nil
 }
@@ -398,8 +398,7 @@ func (c *timeCell) Scan(src any) error {
 	return c.dest.Scan(time.Time(t).UTC())
 }
 
-// measureCell scans a measure, which in MySQL is a DECIMAL, and says which one
-// does not fit.
+// measureCell scans a measure, and says which one does not fit.
 type measureCell struct {
 	def    *Definition
 	column string
@@ -407,18 +406,12 @@ type measureCell struct {
 }
 
 func (c *measureCell) Scan(src any) error {
-	var digits string
-	switch v := src.(type) {
-	case []byte:
-		digits = string(v)
-	case string:
-		digits = v
-	default:
-		return c.dest.Scan(src)
+	if src == nil {
+		return c.dest.Scan(nil)
 	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil {
-		return fmt.Errorf("%w: counter %s, measure %s: %s", ErrOverflow, c.def.Name, c.column, digits)
+	var sum Amount
+	if err := sum.Scan(src); err != nil {
+		return fmt.Errorf("counter %s, measure %s: %w", c.def.Name, c.column, err)
 	}
-	return c.dest.Scan(n)
+	return c.dest.Scan(int64(sum))
 }

@@ -91,7 +91,7 @@ func (c *Handle) correct(ctx context.Context, tx dialect.Tx, scope []any) (int, 
 			delta := Delta{Measures: make([]int64, len(d.Measures))}
 			dest := append(make([]any, 0, len(keyDest)+len(d.Measures)), keyDest...)
 			for i := range delta.Measures {
-				dest = append(dest, &delta.Measures[i])
+				dest = append(dest, (*Amount)(&delta.Measures[i]))
 			}
 			if err := scan(dest...); err != nil {
 				return err

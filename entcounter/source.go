@@ -3,6 +3,7 @@ package entcounter
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // terms calls visit for each column that the source reads.
@@ -235,25 +236,30 @@ func (w *writer) summand(s sqlDialect, m Summand) *writer {
 	if m.Name == "" && m.If == nil {
 		return w.sql("COUNT(*)")
 	}
-	w.sql("COALESCE(SUM(")
 	value := func() {
 		switch {
 		case m.Name == "":
 			w.sql("1")
 		case m.Factor != 0:
-			w.sql("CAST(ROUND(").raw(m.Term).sql(" * ", strconv.FormatInt(m.Factor, 10), ") AS ", s.integer(), ")")
+			w.sql(s.integer(w.quote(alias(m.Join)) + "." + w.quote(m.Name) + " * " + strconv.FormatInt(m.Factor, 10)))
 		default:
 			w.raw(m.Term)
 		}
 	}
-	if m.If == nil {
-		value()
-	} else {
-		w.sql("CASE WHEN ").condition(m.If).sql(" THEN ")
-		value()
-		w.sql(" ELSE 0 END")
+	w.sql("COALESCE(")
+	// The value has arguments, and the sum may name it more than once.
+	const here = "\x00"
+	for i, part := range strings.Split(s.sum(here), here) {
+		if i > 0 && m.If != nil {
+			w.sql("(CASE WHEN ").condition(m.If).sql(" THEN ")
+			value()
+			w.sql(" ELSE 0 END)")
+		} else if i > 0 {
+			value()
+		}
+		w.sql(part)
 	}
-	return w.sql("), 0)")
+	return w.sql(", 0)")
 }
 
 // within writes the conditions of a scope.

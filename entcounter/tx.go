@@ -32,7 +32,8 @@ type Tx struct {
 	pending  changes
 	ctx      context.Context // of the last mutation, for the flush at commit
 	failed   error
-	ended    error // set when a statement of the user\'s own has ended the transaction
+	undoable bool  // failed by what a rollback to a savepoint undoes
+	ended    error // set when a statement of the user's own has ended the transaction
 	written  int64 // rows affected by statements
 	insertID int64 // of the last statement
 	writer   bool  // SQLite's write lock is held
@@ -205,14 +206,24 @@ func (t *Tx) Flush(ctx context.Context) error {
 	return nil
 }
 
-// fail makes the transaction impossible to commit.
+// fail makes the transaction impossible to commit, unless it goes back to a
+// savepoint: any that is there is older, as no statement follows.
 func (t *Tx) fail(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failed == nil {
 		t.failed = fmt.Errorf("%w: %w", ErrTransactionFailed, cause)
+		t.undoable = true
 	}
 	t.pending = changes{}
+}
+
+// lose makes the transaction impossible to commit for good: the server has ended it.
+func (t *Tx) lose(cause error) {
+	t.fail(cause)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.undoable = false
 }
 
 // failure is what a failed transaction answers to every statement: the server may
@@ -238,18 +249,24 @@ func (t *Tx) beforeRaw(ctx context.Context, query string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pending = changes{}
+	if t.undoable {
+		return nil
+	}
 	return t.failed
 }
 
-// afterRaw notes that a statement of the user's own has ended the transaction. What
-// it had changed until then is counted; what it changes from now on would commit at
-// once, whatever becomes of the deltas.
+// afterRaw notes that a statement of the user's own has ended the transaction, or has
+// undone what made it fail. What it had changed until it ended is counted; what it
+// changes from now on would commit at once, whatever becomes of the deltas.
 func (t *Tx) afterRaw(query string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.undoable && rollsBackTo(query) {
+		t.failed, t.undoable = nil, false
+	}
 	if !endsByItself(t.dialect, query) {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.ended = fmt.Errorf("%w: it was ended by the statement %q", ErrTransactionFailed, query)
 }
 
@@ -378,7 +395,7 @@ func (t *Tx) observe(err error) error {
 		return nil
 	}
 	if endsTransaction(t.dialect, err, t.isWriter(), t.rollsBackOnTimeout) {
-		t.fail(err)
+		t.lose(err)
 	}
 	return err
 }

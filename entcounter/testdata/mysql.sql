@@ -10,6 +10,10 @@ INSERT INTO `counter_locks` (`counter_name`, `operation`, `version`, `declaratio
 SELECT `id` FROM `file_counter_journal` FORCE INDEX (PRIMARY) ORDER BY `id` LIMIT 5000 FOR UPDATE SKIP LOCKED
 -- []
 
+-- claim but for a key
+SELECT `id` FROM `file_counter_journal` FORCE INDEX (PRIMARY) WHERE NOT (`dataset_id` = ? AND `status` = ?) ORDER BY `id` LIMIT 5000 FOR UPDATE SKIP LOCKED
+-- [7 new]
+
 -- claimed rows
 SELECT `id`, `dataset_id`, `status`, `count_delta`, `bytes_delta`, CAST(`inserted_at` AS CHAR) FROM `file_counter_journal` FORCE INDEX (PRIMARY) WHERE `id` IN (3,5,8)
 -- []
@@ -31,11 +35,11 @@ UPDATE `counter_locks` SET `version` = ?, `declaration` = ? WHERE `counter_name`
 -- [12 SELECT 1 File rebuilt]
 
 -- rebuild
-SELECT `k0`, `k1`, SUM(`r0` - `c0`), SUM(`r1` - `c1`) FROM (SELECT `t0`.`dataset_id` AS `k0`, `t0`.`status` AS `k1`, COUNT(*) AS `r0`, COALESCE(SUM(`t0`.`size`), 0) AS `r1`, 0 AS `c0`, 0 AS `c1` FROM `files` AS `t0` WHERE `t0`.`dataset_id` IS NOT NULL AND `t0`.`status` IS NOT NULL GROUP BY 1, 2 UNION ALL SELECT `dataset_id` AS `k0`, `status` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count` AS `c0`, `bytes` AS `c1` FROM `file_counters` UNION ALL SELECT `dataset_id` AS `k0`, `status` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count_delta` AS `c0`, `bytes_delta` AS `c1` FROM `file_counter_journal`) AS `t` GROUP BY `k0`, `k1` HAVING SUM(`c0`) <> SUM(`r0`) OR SUM(`c1`) <> SUM(`r1`) LIMIT 50000
+SELECT `k0`, `k1`, SUM(`r0`) - SUM(`c0`), SUM(`r1`) - SUM(`c1`) FROM (SELECT `t0`.`dataset_id` AS `k0`, `t0`.`status` AS `k1`, COUNT(*) AS `r0`, COALESCE(SUM(`t0`.`size`), 0) AS `r1`, 0 AS `c0`, 0 AS `c1` FROM `files` AS `t0` WHERE `t0`.`dataset_id` IS NOT NULL AND `t0`.`status` IS NOT NULL GROUP BY 1, 2 UNION ALL SELECT `dataset_id` AS `k0`, `status` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count` AS `c0`, `bytes` AS `c1` FROM `file_counters` UNION ALL SELECT `dataset_id` AS `k0`, `status` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count_delta` AS `c0`, `bytes_delta` AS `c1` FROM `file_counter_journal`) AS `t` GROUP BY `k0`, `k1` HAVING SUM(`c0`) <> SUM(`r0`) OR SUM(`c1`) <> SUM(`r1`) LIMIT 50000
 -- []
 
 -- rebuild of a scope
-SELECT `k0`, `k1`, SUM(`r0` - `c0`), SUM(`r1` - `c1`) FROM (SELECT `t0`.`dataset_id` AS `k0`, `t0`.`status` AS `k1`, COUNT(*) AS `r0`, COALESCE(SUM(`t0`.`size`), 0) AS `r1`, 0 AS `c0`, 0 AS `c1` FROM `files` AS `t0` WHERE `t0`.`dataset_id` IS NOT NULL AND `t0`.`status` IS NOT NULL AND `t0`.`dataset_id` = ? GROUP BY 1, 2 UNION ALL SELECT `dataset_id` AS `k0`, `status` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count` AS `c0`, `bytes` AS `c1` FROM `file_counters` WHERE `dataset_id` = ? UNION ALL SELECT `dataset_id` AS `k0`, `status` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count_delta` AS `c0`, `bytes_delta` AS `c1` FROM `file_counter_journal` WHERE `dataset_id` = ?) AS `t` GROUP BY `k0`, `k1` HAVING SUM(`c0`) <> SUM(`r0`) OR SUM(`c1`) <> SUM(`r1`) LIMIT 50000
+SELECT `k0`, `k1`, SUM(`r0`) - SUM(`c0`), SUM(`r1`) - SUM(`c1`) FROM (SELECT `t0`.`dataset_id` AS `k0`, `t0`.`status` AS `k1`, COUNT(*) AS `r0`, COALESCE(SUM(`t0`.`size`), 0) AS `r1`, 0 AS `c0`, 0 AS `c1` FROM `files` AS `t0` WHERE `t0`.`dataset_id` IS NOT NULL AND `t0`.`status` IS NOT NULL AND `t0`.`dataset_id` = ? GROUP BY 1, 2 UNION ALL SELECT `dataset_id` AS `k0`, `status` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count` AS `c0`, `bytes` AS `c1` FROM `file_counters` WHERE `dataset_id` = ? UNION ALL SELECT `dataset_id` AS `k0`, `status` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count_delta` AS `c0`, `bytes_delta` AS `c1` FROM `file_counter_journal` WHERE `dataset_id` = ?) AS `t` GROUP BY `k0`, `k1` HAVING SUM(`c0`) <> SUM(`r0`) OR SUM(`c1`) <> SUM(`r1`) LIMIT 50000
 -- [7 7 7]
 
 -- verify a scope, odd names
