@@ -480,6 +480,51 @@ func TestHalfDoneMutationPoisonsTheTransaction(t *testing.T) {
 	})
 }
 
+// Going back to a savepoint undoes what a mutation that failed half-way has left, and
+// with it the reason why the transaction cannot commit.
+func TestSavepointAfterAHalfDoneMutation(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		ctx := t.Context()
+		w := newWorld(t, db, nil)
+		d, ids := w.seed(ctx, "d", 4)
+		cause := errors.New("unplugged")
+		tx := w.begin(ctx)
+		no(t, tx.File.UpdateOneID(ids[0]).SetStatus(file.StatusCopied).Exec(ctx))
+		must(tx.ExecContext(ctx, "SAVEPOINT mine"))(t)
+		for range 2 {
+			no(t, tx.File.UpdateOneID(ids[1]).SetStatus(file.StatusFailed).Exec(ctx))
+			changed := false
+			w.tap.Inject(func(s tap.Statement) tap.Fault {
+				if changed && s.Is("SELECT") {
+					return tap.Refuse(cause)
+				}
+				changed = changed || s.Is("UPDATE") && strings.Contains(s.SQL, "size")
+				return tap.Pass
+			})
+			err := tx.File.UpdateOneID(ids[2]).AddSize(1).Exec(ctx)
+			w.tap.Inject(nil)
+			if !errors.Is(err, cause) {
+				t.Fatalf("the mutation did not fail: %v", err)
+			}
+			if _, err := tx.ExecContext(ctx, "SELECT 1"); !errors.Is(err, entcounter.ErrTransactionFailed) {
+				t.Errorf("the failed transaction took a statement: %v", err)
+			}
+			if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT other"); err == nil {
+				t.Error("there is no such savepoint")
+			}
+			if err := tx.File.UpdateOneID(ids[2]).AddSize(1).Exec(ctx); !errors.Is(err, entcounter.ErrTransactionFailed) {
+				t.Errorf("the failed transaction took a mutation: %v", err)
+			}
+			must(tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT mine"))(t)
+		}
+		no(t, tx.File.UpdateOneID(ids[3]).SetStatus(file.StatusCopied).Exec(ctx), tx.Commit())
+		w.journalIs(ctx,
+			fmt.Sprintf("%d New -1 -10", d.ID), fmt.Sprintf("%d Copied +1 +10", d.ID), // before the savepoint
+			fmt.Sprintf("%d New -1 -40", d.ID), fmt.Sprintf("%d Copied +1 +40", d.ID))
+		w.exact(ctx)
+	})
+}
+
 // A transaction that is forgotten counts nothing once its connection is gone.
 func TestForgottenTransaction(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {

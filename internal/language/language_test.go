@@ -2,6 +2,9 @@ package language
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -349,6 +352,42 @@ func TestDecimals(t *testing.T) {
 		}
 		c.Piece.Update().ClearPrice().ExecX(ctx)
 		w.exact(ctx, "clear")
+	})
+}
+
+// TestBeyondRange adds what a counter cannot hold, and what it could not take back.
+func TestBeyondRange(t *testing.T) {
+	each(t, func(ctx context.Context, w *world) {
+		c := w.client
+		create := func(size int64, price float64) error {
+			return c.Piece.Create().SetMadeAt(noon).SetSize(size).SetPrice(price).Exec(ctx)
+		}
+		// Whole prices: the column of SQLite is a float.
+		for price, fits := range map[float64]bool{1e16: true, 92233720368547744: true, 92233720368547760: false, 1e17: false, 1e30: false} {
+			for _, p := range []float64{price, -price} {
+				if err := create(0, p); fits != (err == nil) || err != nil && !errors.Is(err, entcounter.ErrOverflow) {
+					t.Errorf("a price of %g: %v", p, err)
+				}
+				c.Piece.Delete().ExecX(ctx)
+			}
+		}
+		if err := create(math.MinInt64, 0); !errors.Is(err, entcounter.ErrOverflow) {
+			t.Errorf("the least integer was added: %v", err)
+		}
+		for _, size := range []int64{-math.MaxInt64, math.MaxInt64, -5} {
+			if err := create(size, 1); err != nil {
+				t.Errorf("%d: %v", size, err)
+			}
+			w.exact(ctx, fmt.Sprint("add ", size))
+		}
+		if err := c.Piece.Update().Where(piece.SizeLT(-5)).SetSize(1).Exec(ctx); !errors.Is(err, entcounter.ErrOverflow) {
+			t.Errorf("a change of 2⁶³: %v", err)
+		}
+		w.exact(ctx, "too far")
+		c.Piece.Update().Where(piece.SizeLT(-5)).SetSize(0).ExecX(ctx)
+		w.exact(ctx, "from one end")
+		c.Piece.Delete().ExecX(ctx)
+		w.exact(ctx, "delete")
 	})
 }
 

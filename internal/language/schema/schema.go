@@ -157,7 +157,7 @@ func (Piece) Annotations() []schema.Annotation {
 
 // Fields of the Piece.
 func (Piece) Fields() []ent.Field {
-	decimal := map[string]string{dialect.MySQL: "decimal(12,2)", dialect.Postgres: "numeric(12,2)", dialect.SQLite: "decimal(12,2)"}
+	decimal := map[string]string{dialect.MySQL: "decimal(40,2)", dialect.Postgres: "numeric(40,2)", dialect.SQLite: "decimal(40,2)"}
 	return []ent.Field{
 		field.String("kind").MaxLen(20).Optional().Nillable(),
 		field.Enum("stage").Values("raw", "cooked", "eaten").Default("raw"),

@@ -88,7 +88,7 @@ var (
 		{Name: "local_at", Type: field.TypeTime, Nullable: true, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamp"}},
 		{Name: "scheduled_at", Type: field.TypeTime, Nullable: true},
 		{Name: "deleted_at", Type: field.TypeTime, Nullable: true},
-		{Name: "price", Type: field.TypeFloat64, Nullable: true, SchemaType: map[string]string{"mysql": "decimal(12,2)", "postgres": "numeric(12,2)", "sqlite3": "decimal(12,2)"}},
+		{Name: "price", Type: field.TypeFloat64, Nullable: true, SchemaType: map[string]string{"mysql": "decimal(40,2)", "postgres": "numeric(40,2)", "sqlite3": "decimal(40,2)"}},
 		{Name: "serial", Type: field.TypeString, Unique: true, Nullable: true, Size: 40},
 		{Name: "comment", Type: field.TypeString, Nullable: true, Size: 40},
 		{Name: "parcel_pieces", Type: field.TypeInt, Nullable: true},
