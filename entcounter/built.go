@@ -20,14 +20,22 @@ import (
 
 var (
 	// ErrNotBuilt is returned by reads of a counter whose counted rows were there
-	// before it and have not been counted yet: run Rebuild for all of the counter once.
+	// before it and have not been counted yet: run Build once.
 	ErrNotBuilt = errors.New("entcounter: the counter has not been built")
 
 	// ErrDeclarationChanged is returned by reads of a counter that was built by
 	// another declaration than the running program's. If the program is the newer
-	// one, run Rebuild for all of the counter once.
+	// one, run Build once.
 	ErrDeclarationChanged = errors.New("entcounter: the counter was built by another declaration")
 )
+
+// Unbuilt in the declaration column of a counter's rebuilt row keeps reads from
+// building it, however few rows there are: they return [ErrNotBuilt] until Build or
+// Rebuild was run. A migration that adds a counter to a table that older programs go
+// on writing to inserts it:
+//
+//	INSERT INTO counter_locks (counter_name, operation, version, declaration) VALUES ('File', 'rebuilt', 0, 'unbuilt')
+const Unbuilt = "unbuilt"
 
 // adoptRows is how many counted rows a counter without a build has at most, for it
 // to be compared with a recount then and there. A new application never needs a
@@ -123,6 +131,9 @@ func (c *Handle) Check(ctx context.Context) error {
 	if _, ok := built.Load(key); ok {
 		return nil
 	}
+	if t, ok := transactionOf(c.drv); ok && t.foundExact(key) {
+		return nil
+	}
 	declared := c.def.declaration()
 	found, err := c.builtBy(ctx)
 	switch {
@@ -131,6 +142,8 @@ func (c *Handle) Check(ctx context.Context) error {
 	case found == declared:
 		key.remember(true)
 		return nil
+	case found == Unbuilt:
+		return c.wrap("reading", ErrNotBuilt)
 	case found != "":
 		return c.wrap("reading", fmt.Errorf("%w: there %q, here %q", ErrDeclarationChanged, found, declared))
 	}
@@ -174,12 +187,16 @@ func (c *Handle) fewRows(ctx context.Context) (bool, error) {
 
 // adopt compares a counter over a few rows with a recount. One that is exact is
 // marked as built, if that is possible at once: whoever only reads may not be allowed
-// to, or another may write.
+// to, or another may write. What a transaction finds out holds in it, and for others
+// when it has committed: it may see rows that nobody else does.
 func (c *Handle) adopt(ctx context.Context, key builtKey) error {
 	differs := errors.New("differs")
 	err := c.Verify(ctx, nil, func(func(...any) error) error { return differs })
 	switch {
 	case err == nil && inTransaction(c.drv):
+		if t, ok := transactionOf(c.drv); ok {
+			t.noteExact(key)
+		}
 		return nil
 	case err == nil:
 		key.remember(c.mark(ctx))

@@ -22,6 +22,9 @@ const (
 	// lockRebuilt is no lock: its version is that of the last rebuild, or deletion
 	// of a scope, whose commit a snapshot shows.
 	lockRebuilt = "rebuilt"
+	// lockBuild is no lock either: the row is there while a build is under way, see
+	// build.go.
+	lockBuild = "build"
 )
 
 // columnDeclaration of counter_locks has, in the rebuilt row, the declaration that the
@@ -54,6 +57,9 @@ type sqlDialect interface {
 	// createLocks inserts the rows of one counter into counter_locks as far as
 	// they are missing.
 	createLocks(w *writer, counter string)
+	// indexes reads the ordered indexes over all rows of a table: for each, in
+	// order, its name and its columns.
+	indexes(w *writer, table string)
 
 	// draw adds n to the next number of a scope, or inserts the scope's row with 0,
 	// and yields what the number then is.
@@ -304,15 +310,25 @@ func numbered(prefix string, n int) []string {
 	return names
 }
 
+// driftKind is what is selected of keys that differ.
+type driftKind int
+
+const (
+	// bothSides of each measure: what the counter says, then what the recount says.
+	bothSides driftKind = iota
+	// difference of each measure alone: the delta that mends the key.
+	difference
+	// differenceAt is the difference, and then the versions of the rebuilt and the build
+	// row, which tell later whether it still is one.
+	differenceAt
+)
+
 // drift writes the statement that compares the counted tables with the counters
-// within a scope: for each key, what the counter table and the journal hold and
+// within a region: for each key, what the counter table and the journal hold and
 // what a recount says, each measure by itself, for keys where any differs. It is
-// one statement, so all of it is read in one snapshot; the scope is in each part,
-// where an index serves it.
-//
-// With correction set, it selects the difference alone: the delta that mends the
-// key. A limit of 0 is none.
-func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool, limit int) {
+// one statement, so all of it is read in one snapshot; the region is in each part,
+// where an index serves it. A limit of 0 is none.
+func drift(w *writer, s sqlDialect, d *Definition, r region, kind driftKind, limit int) {
 	var (
 		key     = numbered("k", len(d.Key))
 		counter = numbered("c", len(d.Measures))
@@ -320,15 +336,21 @@ func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool,
 	)
 	w.sql("SELECT ").idents(key...)
 	for i := range d.Measures {
-		if correction {
+		if kind != bothSides {
 			w.sql(", ", s.difference(w.quote(recount[i]), w.quote(counter[i])))
 		} else {
 			w.sql(", ", s.sum(w.quote(counter[i])))
 		}
 	}
-	if !correction {
+	switch kind {
+	case bothSides:
 		for _, name := range recount {
 			w.sql(", ", s.sum(w.quote(name)))
+		}
+	case differenceAt:
+		for _, operation := range []string{lockRebuilt, lockBuild} {
+			w.sql(", (SELECT ").ident("version").sql(" FROM ").ident(LockTable).sql(" WHERE ").
+				equals([]string{"counter_name", "operation"}, []any{d.Name, operation}).sql(")")
 		}
 	}
 	nothing := ""
@@ -337,8 +359,8 @@ func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool,
 	}
 	w.sql(" FROM (")
 	for _, src := range d.Sources {
-		if src.inScope(scope) {
-			w.counts(s, src, key, recount, nothing, w.within(s, src, scope)...)
+		if src.inRegion(r) {
+			w.counts(s, src, key, recount, nothing, w.within(s, src, r)...)
 			w.sql(" UNION ALL ")
 		}
 	}
@@ -364,9 +386,7 @@ func drift(w *writer, s sqlDialect, d *Definition, scope []any, correction bool,
 			w.ident(name).sql(" AS ").ident(counter[j])
 		}
 		w.sql(" FROM ").ident(half.table)
-		if len(scope) > 0 {
-			w.sql(" WHERE ").equals(d.keyNames(), scope)
-		}
+		w.inRegion(d, r)
 	}
 	w.sql(") AS ").ident("t").sql(" GROUP BY ").idents(key...).sql(" HAVING ")
 	for i := range d.Measures {

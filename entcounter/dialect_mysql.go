@@ -39,6 +39,12 @@ func (mysqlSQL) createLocks(w *writer, counter string) {
 	w.sql(" ON DUPLICATE KEY UPDATE ").ident("version").sql(" = ").ident(LockTable).sql(".").ident("version")
 }
 
+func (mysqlSQL) indexes(w *writer, table string) {
+	w.sql("SELECT INDEX_NAME, COLUMN_NAME FROM information_schema.STATISTICS" +
+		" WHERE TABLE_SCHEMA = DATABASE() AND INDEX_TYPE = 'BTREE' AND TABLE_NAME = ").arg(table).
+		sql(" ORDER BY INDEX_NAME, SEQ_IN_INDEX")
+}
+
 // draw yields the number as the statement's insert id, which is 0 where it inserts:
 // neither server has RETURNING for both ways. One statement for both, because an
 // UPDATE that finds no row locks the gap, and others' inserts out of it.

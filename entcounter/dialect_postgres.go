@@ -39,6 +39,15 @@ func (postgresSQL) createLocks(w *writer, counter string) {
 	w.sql(" ON CONFLICT DO NOTHING")
 }
 
+func (postgresSQL) indexes(w *writer, table string) {
+	w.sql("SELECT c.relname, a.attname FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid" +
+		" JOIN pg_am AS m ON m.oid = c.relam AND m.amname = 'btree'" +
+		" CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, n)" +
+		" LEFT JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum" +
+		" WHERE i.indisvalid AND i.indpred IS NULL AND k.n <= i.indnkeyatts AND i.indrelid = to_regclass(").arg(w.quote(table)).
+		sql(") ORDER BY c.relname, k.n")
+}
+
 func (postgresSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {
 	insertOrAdd(w, d, scope, n)
 }

@@ -62,6 +62,11 @@ func (sqliteSQL) createLocks(w *writer, counter string) {
 	w.sql(" ON CONFLICT DO NOTHING")
 }
 
+func (sqliteSQL) indexes(w *writer, table string) {
+	w.sql("SELECT l.name, i.name FROM pragma_index_list(").arg(table).
+		sql(") AS l JOIN pragma_index_info(l.name) AS i WHERE l.partial = 0 ORDER BY l.name, i.seqno")
+}
+
 func (sqliteSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {
 	insertOrAdd(w, d, scope, n)
 }

@@ -53,9 +53,15 @@ func TestSQLText(t *testing.T) {
 			}
 			show("versions of rebuilds", func(w *writer) { readVersions(w, d.Name) })
 			show("rebuild done", func(w *writer) { writeRebuilt(w, d.Name, 12, "SELECT 1") })
-			show("rebuild", func(w *writer) { drift(w, s, d, nil, true, 50_000) })
-			show("rebuild of a scope", func(w *writer) { drift(w, s, d, []any{int64(7)}, true, 50_000) })
-			show("verify a scope, odd names", func(w *writer) { drift(w, s, oddCounter(), []any{int64(7), "new"}, false, 0) })
+			show("rebuild", func(w *writer) { drift(w, s, d, region{}, difference, 50_000) })
+			show("rebuild of a scope", func(w *writer) { drift(w, s, d, region{prefix: []any{int64(7)}}, difference, 50_000) })
+			show("verify a scope, odd names", func(w *writer) { drift(w, s, oddCounter(), region{prefix: []any{int64(7), "new"}}, bothSides, 0) })
+			show("build of a part", func(w *writer) {
+				drift(w, s, d, region{prefix: []any{int64(7)}, values: []any{"new", "copied"}}, differenceAt, 50_000)
+			})
+			show("indexes", func(w *writer) { s.indexes(w, "files") })
+			show("parts of a counter", func(w *writer) { division(w, s, d, nil) })
+			show("parts of a part", func(w *writer) { division(w, s, d, []any{int64(7)}) })
 			show("delete a scope", func(w *writer) { deleteByScope(w, d.Journal, d, []any{int64(7)}) })
 			show("read", func(w *writer) {
 				where := conjuncts(name, d.Table, sql.And(sql.EQ("dataset_id", 7), sql.GT("count", 1), sql.In("status", "new", "copied")))

@@ -101,8 +101,8 @@ func TestPlans(t *testing.T) {
 		s := f.Handle.sql
 		statements := map[string]func(w *writer){
 			"lock row":            func(w *writer) { writeLock(w, "File", lockRebuild) },
-			"rebuild of a scope":  func(w *writer) { drift(w, s, f.def, []any{7}, true, 50_000) },
-			"verify of a key":     func(w *writer) { drift(w, s, f.def, []any{7, "new"}, false, 0) },
+			"rebuild of a scope":  func(w *writer) { drift(w, s, f.def, region{prefix: []any{7}}, difference, 50_000) },
+			"verify of a key":     func(w *writer) { drift(w, s, f.def, region{prefix: []any{7, "new"}}, bothSides, 0) },
 			"delete a scope":      func(w *writer) { deleteByScope(w, f.def.Journal, f.def, []any{7}) },
 			"delete its counters": func(w *writer) { deleteByScope(w, f.def.Table, f.def, []any{7}) },
 		}

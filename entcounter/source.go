@@ -177,11 +177,16 @@ func (w *writer) from(s *Source) *writer {
 	return w
 }
 
-// inScope reports whether the source can have rows in a scope: values of the first
-// key columns, of which it may have one as a literal.
-func (s *Source) inScope(scope []any) bool {
-	for i, v := range scope {
-		if t := s.Key[i]; t.Name == "" && compareValues(t.Literal, v) != 0 {
+// inRegion reports whether the source can have rows in a region, of whose values it
+// may have one as a literal.
+func (s *Source) inRegion(r region) bool {
+	for i, t := range s.Key {
+		is := func(v any) bool { return compareValues(t.Literal, v) == 0 }
+		switch {
+		case t.Name != "":
+		case i < len(r.prefix) && !is(r.prefix[i]):
+			return false
+		case i == len(r.prefix) && len(r.values) > 0 && !slices.ContainsFunc(r.values, is):
 			return false
 		}
 	}
@@ -262,12 +267,16 @@ func (w *writer) summand(s sqlDialect, m Summand) *writer {
 	return w.sql(", 0)")
 }
 
-// within writes the conditions of a scope.
-func (w *writer) within(s sqlDialect, src *Source, scope []any) []func() {
+// within writes the conditions of a region.
+func (w *writer) within(s sqlDialect, src *Source, r region) []func() {
 	var conditions []func()
-	for i, v := range scope {
-		if t := src.Key[i]; t.Name != "" {
-			conditions = append(conditions, func() { w.term(s, t).sql(" = ").arg(v) })
+	for i, t := range src.Key {
+		switch {
+		case t.Name == "":
+		case i < len(r.prefix):
+			conditions = append(conditions, func() { w.term(s, t).sql(" = ").arg(r.prefix[i]) })
+		case i == len(r.prefix) && len(r.values) > 0:
+			conditions = append(conditions, func() { w.term(s, t).in(r.values) })
 		}
 	}
 	return conditions

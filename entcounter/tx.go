@@ -39,6 +39,8 @@ type Tx struct {
 	writer   bool  // SQLite's write lock is held
 	// isolation level in PostgreSQL, once it is known.
 	isolation string
+	// exact are counters that a recount in the transaction has found to be exact.
+	exact map[builtKey]bool
 }
 
 func newTx(inner dialect.Tx, dialectName string) *Tx {
@@ -137,7 +139,33 @@ func (t *Tx) Commit() error {
 		}
 		return err
 	}
-	return t.inner.Commit()
+	if err := t.inner.Commit(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key := range t.exact {
+		key.remember(false)
+	}
+	return nil
+}
+
+// noteExact notes that the transaction sees a counter equal a recount. What counts
+// changes both, so it stays so.
+func (t *Tx) noteExact(key builtKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.exact == nil {
+		t.exact = make(map[builtKey]bool)
+	}
+	t.exact[key] = true
+}
+
+// foundExact reports what noteExact has noted.
+func (t *Tx) foundExact(key builtKey) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.exact[key]
 }
 
 // Rollback rolls the transaction back and forgets its deltas.
@@ -248,7 +276,7 @@ func (t *Tx) beforeRaw(ctx context.Context, query string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pending = changes{}
+	t.pending, t.exact = changes{}, nil
 	if t.undoable {
 		return nil
 	}

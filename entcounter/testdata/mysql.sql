@@ -46,6 +46,22 @@ SELECT `k0`, `k1`, SUM(`r0`) - SUM(`c0`), SUM(`r1`) - SUM(`c1`) FROM (SELECT `t0
 SELECT `k0`, `k1`, SUM(`c0`), SUM(`c1`), SUM(`r0`), SUM(`r1`) FROM (SELECT `t0`.`from` AS `k0`, `t0`.`where` AS `k1`, COUNT(*) AS `r0`, COALESCE(SUM(`t0`.`all`), 0) AS `r1`, 0 AS `c0`, 0 AS `c1` FROM `values` AS `t0` WHERE `t0`.`from` IS NOT NULL AND `t0`.`where` IS NOT NULL AND `t0`.`from` = ? AND `t0`.`where` = ? GROUP BY 1, 2 UNION ALL SELECT `order` AS `k0`, `select` AS `k1`, 0 AS `r0`, 0 AS `r1`, `key` AS `c0`, `index` AS `c1` FROM `group` WHERE `order` = ? AND `select` = ? UNION ALL SELECT `order` AS `k0`, `select` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count` AS `c0`, `sum` AS `c1` FROM `table` WHERE `order` = ? AND `select` = ?) AS `t` GROUP BY `k0`, `k1` HAVING SUM(`c0`) <> SUM(`r0`) OR SUM(`c1`) <> SUM(`r1`)
 -- [7 new 7 new 7 new]
 
+-- build of a part
+SELECT `k0`, `k1`, SUM(`r0`) - SUM(`c0`), SUM(`r1`) - SUM(`c1`), (SELECT `version` FROM `counter_locks` WHERE `counter_name` = ? AND `operation` = ?), (SELECT `version` FROM `counter_locks` WHERE `counter_name` = ? AND `operation` = ?) FROM (SELECT `t0`.`dataset_id` AS `k0`, `t0`.`status` AS `k1`, COUNT(*) AS `r0`, COALESCE(SUM(`t0`.`size`), 0) AS `r1`, 0 AS `c0`, 0 AS `c1` FROM `files` AS `t0` WHERE `t0`.`dataset_id` IS NOT NULL AND `t0`.`status` IS NOT NULL AND `t0`.`dataset_id` = ? AND `t0`.`status` IN (?, ?) GROUP BY 1, 2 UNION ALL SELECT `dataset_id` AS `k0`, `status` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count` AS `c0`, `bytes` AS `c1` FROM `file_counters` WHERE `dataset_id` = ? AND `status` IN (?, ?) UNION ALL SELECT `dataset_id` AS `k0`, `status` AS `k1`, 0 AS `r0`, 0 AS `r1`, `count_delta` AS `c0`, `bytes_delta` AS `c1` FROM `file_counter_journal` WHERE `dataset_id` = ? AND `status` IN (?, ?)) AS `t` GROUP BY `k0`, `k1` HAVING SUM(`c0`) <> SUM(`r0`) OR SUM(`c1`) <> SUM(`r1`) LIMIT 50000
+-- [File rebuilt File build 7 new copied 7 new copied 7 new copied]
+
+-- indexes
+SELECT INDEX_NAME, COLUMN_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND INDEX_TYPE = 'BTREE' AND TABLE_NAME = ? ORDER BY INDEX_NAME, SEQ_IN_INDEX
+-- [files]
+
+-- parts of a counter
+SELECT v, SUM(n) FROM (SELECT `t0`.`dataset_id` AS v, COUNT(*) AS n FROM `files` AS `t0` WHERE `t0`.`dataset_id` IS NOT NULL GROUP BY 1 UNION ALL SELECT DISTINCT `dataset_id` AS v, 0 AS n FROM `file_counters` UNION ALL SELECT DISTINCT `dataset_id` AS v, 0 AS n FROM `file_counter_journal`) AS t GROUP BY v ORDER BY v
+-- []
+
+-- parts of a part
+SELECT v, SUM(n) FROM (SELECT `t0`.`status` AS v, COUNT(*) AS n FROM `files` AS `t0` WHERE `t0`.`dataset_id` = ? AND `t0`.`status` IS NOT NULL GROUP BY 1 UNION ALL SELECT DISTINCT `status` AS v, 0 AS n FROM `file_counters` WHERE `dataset_id` = ? UNION ALL SELECT DISTINCT `status` AS v, 0 AS n FROM `file_counter_journal` WHERE `dataset_id` = ?) AS t GROUP BY v ORDER BY v
+-- [7 7 7]
+
 -- delete a scope
 DELETE FROM `file_counter_journal` WHERE `dataset_id` = ?
 -- [7]

@@ -34,6 +34,22 @@ SELECT "k0", "k1", CAST(SUM("r0") - SUM("c0") AS BIGINT), CAST(SUM("r1") - SUM("
 SELECT "k0", "k1", CAST(SUM("c0") AS BIGINT), CAST(SUM("c1") AS BIGINT), CAST(SUM("r0") AS BIGINT), CAST(SUM("r1") AS BIGINT) FROM (SELECT "t0"."from" AS "k0", "t0"."where" AS "k1", COUNT(*) AS "r0", COALESCE(CAST(SUM("t0"."all") AS BIGINT), 0) AS "r1", 0 AS "c0", 0 AS "c1" FROM "values" AS "t0" WHERE "t0"."from" IS NOT NULL AND "t0"."where" IS NOT NULL AND "t0"."from" = $1 AND "t0"."where" = $2 GROUP BY 1, 2 UNION ALL SELECT "order" AS "k0", "select" AS "k1", 0 AS "r0", 0 AS "r1", "key" AS "c0", "index" AS "c1" FROM "group" WHERE "order" = $3 AND "select" = $4 UNION ALL SELECT "order" AS "k0", "select" AS "k1", 0 AS "r0", 0 AS "r1", "count" AS "c0", "sum" AS "c1" FROM "table" WHERE "order" = $5 AND "select" = $6) AS "t" GROUP BY "k0", "k1" HAVING SUM("c0") <> SUM("r0") OR SUM("c1") <> SUM("r1")
 -- [7 new 7 new 7 new]
 
+-- build of a part
+SELECT "k0", "k1", CAST(SUM("r0") - SUM("c0") AS BIGINT), CAST(SUM("r1") - SUM("c1") AS BIGINT), (SELECT "version" FROM "counter_locks" WHERE "counter_name" = $1 AND "operation" = $2), (SELECT "version" FROM "counter_locks" WHERE "counter_name" = $3 AND "operation" = $4) FROM (SELECT "t0"."dataset_id" AS "k0", "t0"."status" AS "k1", COUNT(*) AS "r0", COALESCE(CAST(SUM("t0"."size") AS BIGINT), 0) AS "r1", 0 AS "c0", 0 AS "c1" FROM "files" AS "t0" WHERE "t0"."dataset_id" IS NOT NULL AND "t0"."status" IS NOT NULL AND "t0"."dataset_id" = $5 AND "t0"."status" IN ($6, $7) GROUP BY 1, 2 UNION ALL SELECT "dataset_id" AS "k0", "status" AS "k1", 0 AS "r0", 0 AS "r1", "count" AS "c0", "bytes" AS "c1" FROM "file_counters" WHERE "dataset_id" = $8 AND "status" IN ($9, $10) UNION ALL SELECT "dataset_id" AS "k0", "status" AS "k1", 0 AS "r0", 0 AS "r1", "count_delta" AS "c0", "bytes_delta" AS "c1" FROM "file_counter_journal" WHERE "dataset_id" = $11 AND "status" IN ($12, $13)) AS "t" GROUP BY "k0", "k1" HAVING SUM("c0") <> SUM("r0") OR SUM("c1") <> SUM("r1") LIMIT 50000
+-- [File rebuilt File build 7 new copied 7 new copied 7 new copied]
+
+-- indexes
+SELECT c.relname, a.attname FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS m ON m.oid = c.relam AND m.amname = 'btree' CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, n) LEFT JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum WHERE i.indisvalid AND i.indpred IS NULL AND k.n <= i.indnkeyatts AND i.indrelid = to_regclass($1) ORDER BY c.relname, k.n
+-- ["files"]
+
+-- parts of a counter
+SELECT v, SUM(n) FROM (SELECT "t0"."dataset_id" AS v, COUNT(*) AS n FROM "files" AS "t0" WHERE "t0"."dataset_id" IS NOT NULL GROUP BY 1 UNION ALL SELECT DISTINCT "dataset_id" AS v, 0 AS n FROM "file_counters" UNION ALL SELECT DISTINCT "dataset_id" AS v, 0 AS n FROM "file_counter_journal") AS t GROUP BY v ORDER BY v
+-- []
+
+-- parts of a part
+SELECT v, SUM(n) FROM (SELECT "t0"."status" AS v, COUNT(*) AS n FROM "files" AS "t0" WHERE "t0"."dataset_id" = $1 AND "t0"."status" IS NOT NULL GROUP BY 1 UNION ALL SELECT DISTINCT "status" AS v, 0 AS n FROM "file_counters" WHERE "dataset_id" = $2 UNION ALL SELECT DISTINCT "status" AS v, 0 AS n FROM "file_counter_journal" WHERE "dataset_id" = $3) AS t GROUP BY v ORDER BY v
+-- [7 7 7]
+
 -- delete a scope
 DELETE FROM "file_counter_journal" WHERE "dataset_id" = $1
 -- [7]

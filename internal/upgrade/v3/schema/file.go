@@ -1,0 +1,63 @@
+// Package schema is the schema of the program with counters in other forms beside the old one.
+package schema
+
+import (
+	"entgo.io/ent"
+	"entgo.io/ent/schema"
+	"entgo.io/ent/schema/field"
+	"entgo.io/ent/schema/index"
+	"github.com/entcounter/entcounter/entcounter"
+)
+
+// File is one file of a dataset.
+type File struct{ ent.Schema }
+
+// Annotations of the File.
+func (File) Annotations() []schema.Annotation {
+	return []schema.Annotation{
+		entcounter.Counter("File",
+			entcounter.Key("dataset_id", "status"),
+			entcounter.Count("count"),
+			entcounter.Sum("bytes", "size"),
+		),
+		// A further measure.
+		entcounter.Counter("FileLarge",
+			entcounter.Key("dataset_id", "status"),
+			entcounter.Count("count"),
+			entcounter.Sum("bytes", "size"),
+			entcounter.Count("large", entcounter.GTE("size", 500)),
+		),
+		// A measure less.
+		entcounter.Counter("FileCount",
+			entcounter.Key("dataset_id", "status"),
+			entcounter.Count("count"),
+		),
+		// A further key column.
+		entcounter.Counter("FileKind",
+			entcounter.Key("dataset_id", "status", "kind"),
+			entcounter.Count("count"),
+			entcounter.Sum("bytes", "size"),
+		),
+		// A key column less.
+		entcounter.Counter("FileDataset",
+			entcounter.Key("dataset_id"),
+			entcounter.Count("count"),
+			entcounter.Sum("bytes", "size"),
+		),
+	}
+}
+
+// Fields of the File.
+func (File) Fields() []ent.Field {
+	return []ent.Field{
+		field.Int("dataset_id"),
+		field.String("status").MaxLen(20),
+		field.String("kind").MaxLen(20),
+		field.Int64("size"),
+	}
+}
+
+// Indexes of the File.
+func (File) Indexes() []ent.Index {
+	return []ent.Index{index.Fields("dataset_id", "status")}
+}
