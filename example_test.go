@@ -321,3 +321,30 @@ func ExampleRetryable() {
 
 	// Output: <nil>
 }
+
+// A counter that was added to a table in use is built, and verified, while others write.
+func Example_build() {
+	ctx := context.Background()
+	client, dataset, _, remove := open(ctx)
+	defer remove()
+	// A program that does not count has written.
+	_, err := client.ExecContext(ctx, "INSERT INTO files (dataset_id, path, size, status) VALUES (?, 'old', 40, 'New')", dataset)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	built, err := client.FileCounters.Build(ctx, entcounter.BuildOptions{Progress: entcounter.ProgressBar(os.Stderr)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(built.Done, "of", built.Scopes, "scopes,", built.Keys, "keys corrected")
+
+	for drift, err := range client.FileCounters.Verify(ctx, filecounters.Scope{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(drift.Key, "is", drift.Stored, "and should be", drift.Actual)
+	}
+
+	// Output: 1 of 1 scopes, 1 keys corrected
+}
