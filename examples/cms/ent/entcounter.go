@@ -238,6 +238,14 @@ func (c *EntryCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldO
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Entry rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *EntryCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Entry rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -518,6 +526,14 @@ func termCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *TermCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Entry.terms rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TermCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Entry.terms rows and journals the corrections.
@@ -803,6 +819,14 @@ func siteCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *SiteCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Media and User rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *SiteCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Media and User rows and journals the corrections.

@@ -236,6 +236,14 @@ func (c *UserCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOp
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the User rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *UserCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the User rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].

@@ -261,6 +261,14 @@ func (c *AttachmentCountersClient) Fold(ctx context.Context, opts ...entcounter.
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Attachment rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *AttachmentCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Attachment rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -552,6 +560,14 @@ func (c *UploadCountersClient) Fold(ctx context.Context, opts ...entcounter.Fold
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Attachment rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *UploadCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Attachment rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -838,6 +854,14 @@ func (c *BadgeCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldO
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Badge rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *BadgeCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Badge rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -1116,6 +1140,14 @@ func blobCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *BlobCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Blob rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *BlobCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Blob rows and journals the corrections.
@@ -1398,6 +1430,14 @@ func (c *CardCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOp
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Card rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *CardCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Card rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -1674,6 +1714,14 @@ func cardColorCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *CardColorCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Card rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *CardColorCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Card rows and journals the corrections.
@@ -1956,6 +2004,14 @@ func (c *DeviceCountersClient) Fold(ctx context.Context, opts ...entcounter.Fold
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Device rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *DeviceCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Device rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -2235,6 +2291,14 @@ func folderCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *FolderCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Folder rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *FolderCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Folder rows and journals the corrections.
@@ -2526,6 +2590,14 @@ func (c *MemberCountersClient) Fold(ctx context.Context, opts ...entcounter.Fold
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Membership rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *MemberCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Membership rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -2813,6 +2885,14 @@ func memoCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *MemoCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Memo rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *MemoCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Memo rows and journals the corrections.
@@ -3103,6 +3183,14 @@ func (c *ChildCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldO
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Node rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *ChildCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Node rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -3383,6 +3471,14 @@ func (c *KindCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOp
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Node rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *KindCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Node rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -3659,6 +3755,14 @@ func stopCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *StopCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Stop rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *StopCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Stop rows and journals the corrections.
@@ -3941,6 +4045,14 @@ func (c *TaskTierCountersClient) Fold(ctx context.Context, opts ...entcounter.Fo
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Task rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TaskTierCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Task rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -4220,6 +4332,14 @@ func taskCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *TaskCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Task rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TaskCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Task rows and journals the corrections.
@@ -4514,6 +4634,14 @@ func (c *OwnerCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldO
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Task rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *OwnerCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Task rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -4791,6 +4919,14 @@ func reviewCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *ReviewCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Task rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *ReviewCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Task rows and journals the corrections.
@@ -5079,6 +5215,14 @@ func (c *TokenCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldO
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Token rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TokenCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Token rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -5359,6 +5503,14 @@ func (c *TokenNameCountersClient) Fold(ctx context.Context, opts ...entcounter.F
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Token rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TokenNameCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Token rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -5635,6 +5787,14 @@ func marriageCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *MarriageCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the User rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *MarriageCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the User rows and journals the corrections.
@@ -5915,6 +6075,14 @@ func (c *TenantUserCountersClient) Fold(ctx context.Context, opts ...entcounter.
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the User rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TenantUserCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the User rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -6193,6 +6361,14 @@ func voteCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *VoteCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Vote rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *VoteCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Vote rows and journals the corrections.

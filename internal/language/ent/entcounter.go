@@ -253,6 +253,14 @@ func (c *TermCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOp
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Entry.terms rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TermCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Entry.terms rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -542,6 +550,14 @@ func (c *FriendCountersClient) Fold(ctx context.Context, opts ...entcounter.Fold
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Entry.friends rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *FriendCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Entry.friends rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -828,6 +844,14 @@ func treeCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *TreeCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Node rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TreeCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Node rows and journals the corrections.
@@ -1128,6 +1152,14 @@ func (c *StageCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldO
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Parcel and Piece rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *StageCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Parcel and Piece rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -1424,6 +1456,14 @@ func (c *StatusCountersClient) Fold(ctx context.Context, opts ...entcounter.Fold
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Piece rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *StatusCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Piece rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -1706,6 +1746,14 @@ func projectCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *ProjectCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Piece rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *ProjectCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Piece rows and journals the corrections.
@@ -2009,6 +2057,14 @@ func (c *OwnerCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldO
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Piece rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *OwnerCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Piece rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -2296,6 +2352,14 @@ func dayCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *DayCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Piece rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *DayCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Piece rows and journals the corrections.
@@ -2586,6 +2650,14 @@ func periodCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *PeriodCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Piece rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *PeriodCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Piece rows and journals the corrections.
@@ -2882,6 +2954,14 @@ func (c *ContentCountersClient) Fold(ctx context.Context, opts ...entcounter.Fol
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Piece rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *ContentCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Piece rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -3166,6 +3246,14 @@ func (c *AssigneeCountersClient) Fold(ctx context.Context, opts ...entcounter.Fo
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Piece rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *AssigneeCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Piece rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].
@@ -3444,6 +3532,14 @@ func priceCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *PriceCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Piece rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *PriceCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Piece rows and journals the corrections.
@@ -3725,6 +3821,14 @@ func tagEntriesCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *TagEntriesCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Tag.entries rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TagEntriesCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Tag.entries rows and journals the corrections.
@@ -4012,6 +4116,14 @@ func taggingCountersRead[V any](
 // [entcounter.Handle.Fold].
 func (c *TaggingCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOption) (entcounter.Folded, error) {
 	return c.handle().Fold(ctx, opts...)
+}
+
+// Build counts the Tagging rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TaggingCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
 }
 
 // Rebuild recounts a scope from the Tagging rows and journals the corrections.

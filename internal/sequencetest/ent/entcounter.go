@@ -240,6 +240,14 @@ func (c *TaskCountersClient) Fold(ctx context.Context, opts ...entcounter.FoldOp
 	return c.handle().Fold(ctx, opts...)
 }
 
+// Build counts the Task rows into a counter that was added to a table in use,
+// scope by scope, while writers and folds go on, or goes on with a build that was
+// interrupted. Run it after the last program that does not count has stopped. It
+// cannot run inside a transaction. See [entcounter.Handle.Build].
+func (c *TaskCountersClient) Build(ctx context.Context, options entcounter.BuildOptions) (entcounter.BuildProgress, error) {
+	return c.handle().Build(ctx, options)
+}
+
 // Rebuild recounts a scope from the Task rows and journals the corrections.
 // Writers and folds go on meanwhile. It cannot run inside a transaction. For
 // isolation, locks and errors, see [entcounter.Handle.Rebuild].

@@ -10,8 +10,8 @@ import (
 	"reflect"
 
 	"github.com/entcounter/entcounter/internal/upgrade/v1/ent/migrate"
-	"github.com/entcounter/entcounter/internal/upgrade/v2/ent"
 
+	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
 	"github.com/entcounter/entcounter/internal/upgrade/v1/ent/file"
