@@ -13,7 +13,7 @@ var (
 	ErrNoTransaction = errors.New("entcounter: not in a transaction")
 
 	// ErrInTransaction is returned by operations that run in transactions of their
-	// own (Fold, Rebuild, DeleteScope, a Worker) when they are called on a client
+	// own (Fold, Rebuild, Build, DeleteScope, a Worker) when they are called on a client
 	// that is bound to one.
 	ErrInTransaction = errors.New("entcounter: cannot run inside a transaction")
 
