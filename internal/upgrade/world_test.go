@@ -344,7 +344,7 @@ func (w *world) start(name string, writers, files int, do writes) *program {
 					return
 				}
 				p.made.Add(1)
-				_ = pause(ctx, 4*time.Millisecond)
+				_ = pause(ctx, 10*time.Millisecond)
 			}
 		})
 	}
