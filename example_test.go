@@ -222,6 +222,37 @@ func ExampleNewWorker() {
 	// <nil>
 }
 
+// Where no worker runs, reads that have to add many journal rows make fold.
+func ExampleNewBackstop() {
+	ctx := context.Background()
+	client, _, _, remove := open(ctx)
+	defer remove()
+
+	backstop, err := entcounter.NewBackstop(client.Counters(), entcounter.BackstopOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer backstop.Close()
+	fmt.Println(client.FileCounters.Query().CountX(ctx), "keys")
+
+	// Output: 1 keys
+}
+
+// Health says what a read of the worst key has to add, and more.
+func Example_health() {
+	ctx := context.Background()
+	client, _, _, remove := open(ctx)
+	defer remove()
+
+	health, err := client.FileCounters.Health(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(health.Journal, "journal rows,", health.Deepest, "of", health.DeepestKey)
+
+	// Output: 3 journal rows, 3 of [1 New]
+}
+
 // Rows that hand-written SQL changes are journalled by the caller.
 func Example_journal() {
 	ctx := context.Background()

@@ -2,6 +2,7 @@ package entcounter_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,10 +14,20 @@ var (
 	folderCell = regexp.MustCompile("(?m)^\\| (`[a-z/]+`(?:, `[a-z/]+`)*) \\|")
 )
 
-// What the README prints is what compiles and runs: each piece of Go stands in the file that it names, and
-// what it refers to exists.
+// What the README and the pages of docs print is what compiles and runs: each piece of Go stands in the
+// file that it names, and what they refer to exists.
 func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("pages of docs: %v, %v", pages, err)
+	}
+	for _, page := range append(pages, "README.md") {
+		t.Run(page, func(t *testing.T) { testPage(t, page) })
+	}
+}
+
+func testPage(t *testing.T, page string) {
+	readme, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +47,7 @@ func TestReadme(t *testing.T) {
 	}
 	var paths []string
 	for _, m := range link.FindAllStringSubmatch(string(readme), -1) {
-		paths = append(paths, m[1])
+		paths = append(paths, filepath.Join(filepath.Dir(page), m[1]))
 	}
 	_, layout, _ := strings.Cut(string(readme), "## Layout")
 	for _, m := range folderCell.FindAllStringSubmatch(layout, -1) {

@@ -16,6 +16,10 @@ func (mysqlSQL) now() string { return "UTC_TIMESTAMP(6)" }
 // timeText avoids the driver's parseTime and loc.
 func (mysqlSQL) timeText(expr string) string { return "CAST(" + expr + " AS CHAR)" }
 
+func (mysqlSQL) age(expr string) string {
+	return "TIMESTAMPDIFF(MICROSECOND, " + expr + ", UTC_TIMESTAMP(6))"
+}
+
 // sum is a DECIMAL, which has room for any sum of BIGINTs.
 func (mysqlSQL) sum(expr string) string { return "SUM(" + expr + ")" }
 
@@ -43,6 +47,20 @@ func (mysqlSQL) indexes(w *writer, table string) {
 	w.sql("SELECT INDEX_NAME, COLUMN_NAME FROM information_schema.STATISTICS" +
 		" WHERE TABLE_SCHEMA = DATABASE() AND INDEX_TYPE = 'BTREE' AND TABLE_NAME = ").arg(table).
 		sql(" ORDER BY INDEX_NAME, SEQ_IN_INDEX")
+}
+
+func (mysqlSQL) tryLock(w *writer, counter, operation string) {
+	selectFreeLock(w, counter, operation)
+}
+
+func (s mysqlSQL) pause(w *writer, counter string) {
+	insertPause(w, s, counter)
+	w.sql(" ON DUPLICATE KEY UPDATE ").ident("version").sql(" = ").ident(LockTable).sql(".").ident("version")
+}
+
+// garbage is the length of InnoDB's history list, of the whole server.
+func (mysqlSQL) garbage(w *writer, _ *Definition) {
+	w.sql("SELECT ").ident("COUNT").sql(" FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'")
 }
 
 // draw yields the number as the statement's insert id, which is 0 where it inserts:

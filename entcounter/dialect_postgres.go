@@ -17,6 +17,10 @@ func (postgresSQL) now() string { return "clock_timestamp()" }
 // timeText leaves a timestamptz alone: it is an instant for every driver.
 func (postgresSQL) timeText(expr string) string { return expr }
 
+func (postgresSQL) age(expr string) string {
+	return "CAST(EXTRACT(EPOCH FROM clock_timestamp() - " + expr + ") * 1000000 AS BIGINT)"
+}
+
 // sum brings the numeric that SUM yields back to BIGINT, or fails.
 func (postgresSQL) sum(expr string) string { return "CAST(SUM(" + expr + ") AS BIGINT)" }
 
@@ -46,6 +50,20 @@ func (postgresSQL) indexes(w *writer, table string) {
 		" LEFT JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum" +
 		" WHERE i.indisvalid AND i.indpred IS NULL AND k.n <= i.indnkeyatts AND i.indrelid = to_regclass(").arg(w.quote(table)).
 		sql(") ORDER BY c.relname, k.n")
+}
+
+func (postgresSQL) tryLock(w *writer, counter, operation string) {
+	selectFreeLock(w, counter, operation)
+}
+
+func (s postgresSQL) pause(w *writer, counter string) {
+	insertPause(w, s, counter)
+	w.sql(" ON CONFLICT DO NOTHING")
+}
+
+func (postgresSQL) garbage(w *writer, d *Definition) {
+	w.sql("SELECT CAST(COALESCE(SUM(n_dead_tup), 0) AS BIGINT) FROM pg_catalog.pg_stat_all_tables WHERE relid IN (CAST(").
+		arg(w.quote(d.Table)).sql(" AS regclass), CAST(").arg(w.quote(d.Journal)).sql(" AS regclass))")
 }
 
 func (postgresSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {
@@ -85,7 +103,8 @@ func (s postgresSQL) fold(w *writer, d *Definition, part journalPart) {
 	}
 	w.ident(ColumnUpdatedAt).sql(" = GREATEST(").ident("c").sql(".").ident(ColumnUpdatedAt).
 		sql(", excluded.").ident(ColumnUpdatedAt).sql(") RETURNING 1) SELECT (SELECT COUNT(*) FROM ").ident("claimed").
-		sql("), (SELECT COUNT(*) FROM ").ident("folded").sql(")")
+		sql("), (SELECT COUNT(*) FROM ").ident("folded").sql("), (SELECT COALESCE(MAX(").ident("n").sql("), 0) FROM (SELECT COUNT(*) AS ").ident("n").
+		sql(" FROM ").ident("claimed").sql(" GROUP BY ").idents(d.keyNames()...).sql(") AS ").ident("d").sql(")")
 }
 
 var _ foldsAtOnce = postgresSQL{}

@@ -18,6 +18,10 @@ func (sqliteSQL) now() string { return "strftime('%Y-%m-%d %H:%M:%f', 'now')" }
 // timeText takes away the declared type, for which drivers parse text.
 func (sqliteSQL) timeText(expr string) string { return "CAST(" + expr + " AS TEXT)" }
 
+func (sqliteSQL) age(expr string) string {
+	return "CAST((julianday('now') - julianday(" + expr + ")) * 86400000000 AS INTEGER)"
+}
+
 // halves are a sum in two parts, high × 2³² + low: where SUM leaves the range of a
 // 64-bit integer on the way it fails, and these do not.
 type halves struct{ high, low string }
@@ -66,6 +70,15 @@ func (sqliteSQL) indexes(w *writer, table string) {
 	w.sql("SELECT l.name, i.name FROM pragma_index_list(").arg(table).
 		sql(") AS l JOIN pragma_index_info(l.name) AS i WHERE l.partial = 0 ORDER BY l.name, i.seqno")
 }
+
+func (sqliteSQL) tryLock(*writer, string, string) {}
+
+func (s sqliteSQL) pause(w *writer, counter string) {
+	insertPause(w, s, counter)
+	w.sql(" ON CONFLICT DO NOTHING")
+}
+
+func (sqliteSQL) garbage(*writer, *Definition) {}
 
 func (sqliteSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {
 	insertOrAdd(w, d, scope, n)

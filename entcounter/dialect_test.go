@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
@@ -51,8 +52,14 @@ func TestSQLText(t *testing.T) {
 				show("fold", func(w *writer) { s.fold(w, d, journalPart{batch: 5000}) })
 				show("fold all of a key", func(w *writer) { s.fold(w, d, journalPart{only: rows[0].key}) })
 			}
+			show("lock row, if it is free", func(w *writer) { s.tryLock(w, d.Name, lockFold) })
+			show("fold done", func(w *writer) { writeFolded(w, s, d.Name, 5000, 70*time.Millisecond) })
+			show("pause", func(w *writer) { s.pause(w, d.Name) })
+			show("deepest key", func(w *writer) { deepest(w, s, d, 100_000) })
+			show("negative keys", func(w *writer) { negative(w, d, 1_000_000) })
+			show("what deleted rows leave", func(w *writer) { s.garbage(w, d) })
 			show("versions of rebuilds", func(w *writer) { readVersions(w, d.Name) })
-			show("rebuild done", func(w *writer) { writeRebuilt(w, d.Name, 12, "SELECT 1") })
+			show("rebuild done", func(w *writer) { writeRebuilt(w, s, d.Name, 12, "SELECT 1") })
 			show("rebuild", func(w *writer) { drift(w, s, d, region{}, difference, 50_000) })
 			show("rebuild of a scope", func(w *writer) { drift(w, s, d, region{prefix: []any{int64(7)}}, difference, 50_000) })
 			show("verify a scope, odd names", func(w *writer) { drift(w, s, oddCounter(), region{prefix: []any{int64(7), "new"}}, bothSides, 0) })

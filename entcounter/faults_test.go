@@ -219,7 +219,7 @@ func TestFoldLeavesUnseenRow(t *testing.T) {
 				return query, nil
 			})
 			folded, err := blind.Fold(t.Context(), WithBatch(3))
-			if err != nil || folded != (Folded{Rows: 2, Keys: 1, Full: true}) {
+			if err != nil || noLag(folded) != (Folded{Rows: 2, Keys: 1, Deepest: 2, Full: true}) {
 				t.Errorf("fold: %+v, %v", folded, err)
 			}
 			wantEqual(t, f.stored(t), []count{{7, "new", 5, 5}})

@@ -10,6 +10,7 @@ import (
 	"math/bits"
 	"slices"
 	"strconv"
+	"time"
 
 	"entgo.io/ent/dialect"
 )
@@ -28,8 +29,13 @@ type Folded struct {
 	Rows int
 	// Keys whose counter row they were added to.
 	Keys int
+	// Deepest is how many rows the key with most of them had.
+	Deepest int
 	// Full tells that the fold claimed as many rows as it may: fold again.
 	Full bool
+	// Lag is how old the oldest journal row was when the fold began, by the database's
+	// clock.
+	Lag time.Duration
 }
 
 // FoldOption changes how one fold is done.
@@ -38,6 +44,8 @@ type FoldOption func(*foldConfig)
 type foldConfig struct {
 	part  journalPart
 	level stdsql.IsolationLevel
+	// polite folds give way: they return ErrPaused or ErrFoldedElsewhere.
+	polite bool
 
 	// For tests, which show what goes wrong without what the fold takes care of:
 	// deleteClaim deletes what was claimed, rather than what was summed, and observe
@@ -85,6 +93,10 @@ func (p journalPart) oldest(w *writer, d *Definition) *writer {
 	return w
 }
 
+// politely makes a fold give way to an operator who has paused the counter, and to
+// another fold.
+func politely(c *foldConfig) { c.polite = true }
+
 // Fold moves committed journal rows, the oldest first, into the counter rows.
 // What a read returns is the same before, during and after.
 //
@@ -107,7 +119,7 @@ func (p journalPart) oldest(w *writer, d *Definition) *writer {
 // leaves the range of BIGINT keeps its journal rows, and is named in an
 // [ErrOverflow]; the others are folded. A server that lacks SKIP LOCKED gets
 // [ErrNoSkipLocked].
-func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (Folded, error) {
+func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (folded Folded, err error) {
 	cfg := foldConfig{part: journalPart{batch: DefaultFoldBatch}, level: stdsql.LevelReadCommitted}
 	for _, opt := range opts {
 		opt(&cfg)
@@ -120,20 +132,37 @@ func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (Folded, error) {
 	}
 	c.markLater(ctx)
 	// An idle counter costs one read, in place of a write that must reach the disk.
-	if idle, err := c.idle(ctx); err != nil || idle {
+	state, err := c.look(ctx)
+	if err == nil && cfg.polite && state.paused {
+		err = ErrPaused
+	}
+	if err != nil || state.idle {
 		return Folded{}, c.wrap("folding", err)
 	}
-	folded, err := c.fold(ctx, cfg)
+	ctx, done := c.trace(ctx, "fold", 0)
+	defer func() { done(Outcome{Rows: folded.Rows, Keys: folded.Keys, Err: err}) }()
+	folded, err = c.fold(ctx, cfg)
 	if overflows(err) {
 		folded, err = c.foldAround(ctx, cfg, err)
 	}
+	folded.Lag = state.lag
 	return folded, c.wrap("folding", err)
 }
 
 // fold folds a part of the journal, in one transaction.
 func (c *Handle) fold(ctx context.Context, cfg foldConfig) (Folded, error) {
 	var folded Folded
+	locks := []string{lockFold}
+	if cfg.polite {
+		locks = nil
+	}
 	err := c.transact(ctx, cfg.level, false, func(tx dialect.Tx) (err error) {
+		if cfg.polite {
+			if err := c.lockFree(ctx, tx, lockFold); err != nil {
+				return err
+			}
+		}
+		started := time.Now()
 		switch s := c.sql.(type) {
 		case foldsAtOnce:
 			folded, err = c.foldAtOnce(ctx, tx, s, cfg)
@@ -141,8 +170,13 @@ func (c *Handle) fold(ctx context.Context, cfg foldConfig) (Folded, error) {
 			folded, err = c.foldBySteps(ctx, tx, s, cfg)
 		}
 		folded.Full = cfg.part.batch > 0 && (folded.Full || folded.Rows == cfg.part.batch)
-		return err
-	}, lockFold)
+		if err != nil || folded.Rows == 0 {
+			return err
+		}
+		w := newWriter(c.sql)
+		writeFolded(w, c.sql, c.def.Name, folded.Rows, time.Since(started))
+		return exec(ctx, tx, w)
+	}, locks...)
 	var interrupted *interruptedError
 	if errors.As(err, &interrupted) {
 		return Folded{}, nil
@@ -186,6 +220,7 @@ func (c *Handle) foldAround(ctx context.Context, cfg foldConfig, cause error) (F
 		one, err := c.foldAlone(ctx, alone)
 		folded.Rows += one.Rows
 		folded.Keys += one.Keys
+		folded.Deepest = max(folded.Deepest, one.Deepest)
 		errs = append(errs, err)
 	}
 	return folded, errors.Join(errs...)
@@ -280,22 +315,53 @@ func (c *Handle) unfit(ctx context.Context, part journalPart) ([]unfit, error) {
 	return found, err
 }
 
-// idle reports whether the journal is empty, by a plain read.
-func (c *Handle) idle(ctx context.Context) (bool, error) {
+// foldState is what a plain read shows before a fold.
+type foldState struct {
+	idle   bool          // the journal is empty
+	lag    time.Duration // the age of its oldest row
+	paused bool
+}
+
+func (c *Handle) look(ctx context.Context) (foldState, error) {
 	w := newWriter(c.sql)
-	w.sql("SELECT 1 FROM ").ident(c.def.Journal).sql(" LIMIT 1")
-	var one int
-	err := queryRow(ctx, c.drv, w, &one)
-	if errors.Is(err, stdsql.ErrNoRows) {
-		return true, nil
+	w.sql("SELECT (SELECT ", c.sql.age(w.quote(ColumnInsertedAt)), " FROM ").ident(c.def.Journal).sql(" ORDER BY ").ident(ColumnJournalID).
+		sql(" LIMIT 1), (SELECT 1 FROM ").ident(LockTable).sql(" WHERE ").
+		equals([]string{"counter_name", "operation"}, []any{c.def.Name, markPaused}).sql(")")
+	var age, paused stdsql.NullInt64
+	err := queryRow(ctx, c.drv, w, &age, &paused)
+	return foldState{idle: !age.Valid, lag: max(time.Duration(age.Int64)*time.Microsecond, 0), paused: paused.Valid}, err
+}
+
+// lockFree writes the lock row of an operation like lock, but does not wait for whoever
+// has locked it: that is ErrFoldedElsewhere.
+func (c *Handle) lockFree(ctx context.Context, tx dialect.Tx, operation string) error {
+	w := newWriter(c.sql)
+	if c.sql.tryLock(w, c.def.Name, operation); w.Len() > 0 {
+		var one int
+		err := queryRow(ctx, tx, w, &one)
+		switch {
+		case serverErrorOf(err).mysql == mysqlSyntax:
+			return c.noSkipLocked(ctx, tx, err)
+		case errors.Is(err, stdsql.ErrNoRows):
+			w := newWriter(c.sql)
+			w.sql("SELECT 1 FROM ").ident(LockTable).sql(" WHERE ").equals([]string{"counter_name", "operation"}, []any{c.def.Name, operation})
+			if err := queryRow(ctx, tx, w, &one); errors.Is(err, stdsql.ErrNoRows) {
+				return errNoLockRows
+			} else if err != nil {
+				return err
+			}
+			return ErrFoldedElsewhere
+		case err != nil:
+			return err
+		}
 	}
-	return false, err
+	return c.lock(ctx, tx, []string{operation})
 }
 
 func (c *Handle) foldAtOnce(ctx context.Context, tx dialect.Tx, s foldsAtOnce, cfg foldConfig) (folded Folded, err error) {
 	w := newWriter(s)
 	s.fold(w, c.def, cfg.part)
-	err = queryRow(ctx, tx, w, &folded.Rows, &folded.Keys)
+	err = queryRow(ctx, tx, w, &folded.Rows, &folded.Keys, &folded.Deepest)
 	return folded, err
 }
 
@@ -324,6 +390,9 @@ func (c *Handle) foldBySteps(ctx context.Context, tx dialect.Tx, s foldsBySteps,
 		return Folded{}, err
 	}
 	folded := Folded{Rows: len(ids), Keys: len(sums.byKey), Full: len(claimed) == cfg.part.batch}
+	for _, sum := range sums.byKey {
+		folded.Deepest = max(folded.Deepest, sum.deltas)
+	}
 	for rows := range slices.Chunk(sums.rows(), maxParameters/len(c.def.counterColumns())) {
 		w := newWriter(s)
 		s.upsert(w, c.def, rows)
@@ -401,6 +470,7 @@ type sums struct {
 type sum struct {
 	key       []any
 	measures  []int128
+	deltas    int
 	updatedAt string
 }
 
@@ -432,6 +502,7 @@ func (s *sums) scan(scan func(...any) error, before, after []any) (*sum, error) 
 		found = &sum{key: key, measures: make([]int128, len(s.measures))}
 		s.byKey[string(s.buf)] = found
 	}
+	found.deltas++
 	for i, m := range s.measures {
 		found.measures[i].add(m)
 	}

@@ -24,13 +24,13 @@ func TestFold(t *testing.T) {
 				want := []count{{7, "copied", 2, 30}, {7, "new", 1, 30}}
 				wantEqual(t, f.read(t, nil), want)
 				folded, err := f.Fold(t.Context(), WithBatch(2))
-				if err != nil || folded != (Folded{Rows: 2, Keys: 1, Full: true}) {
+				if err != nil || noLag(folded) != (Folded{Rows: 2, Keys: 1, Deepest: 2, Full: true}) {
 					t.Errorf("first fold: %+v, %v", folded, err)
 				}
 				wantEqual(t, f.stored(t), []count{{7, "new", 1, 30}})
 				wantEqual(t, f.read(t, nil), want)
 				folded, err = f.Fold(t.Context(), WithBatch(2))
-				if err != nil || folded != (Folded{Rows: 1, Keys: 1}) {
+				if err != nil || noLag(folded) != (Folded{Rows: 1, Keys: 1, Deepest: 1}) {
 					t.Errorf("second fold: %+v, %v", folded, err)
 				}
 				wantEqual(t, f.stored(t), want)
@@ -162,4 +162,10 @@ func BenchmarkFold(b *testing.B) {
 			b.ReportMetric(float64(len(deltas)*b.N)/b.Elapsed().Seconds(), "rows/s")
 		})
 	}
+}
+
+// noLag forgets what depends on time.
+func noLag(f Folded) Folded {
+	f.Lag = 0
+	return f
 }

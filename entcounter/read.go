@@ -36,10 +36,11 @@ func (s *Schema) QueryNodes(ctx context.Context, drv dialect.Driver, spec *sqlgr
 	if err := d.readFrom(ctx, drv, spec, true); err != nil {
 		return err
 	}
-	d.scanWith(spec)
+	pending := d.scanWith(spec)
 	if err := sqlgraph.QueryNodes(ctx, drv, spec); err != nil {
 		return fmt.Errorf("entcounter: reading counter %s: %w", d.Name, overflowOf(err))
 	}
+	askBackstop(drv, d, *pending)
 	return nil
 }
 
@@ -347,8 +348,10 @@ func bindTimes(dialectName string, where []conjunct) []*sql.Predicate {
 }
 
 // scanWith makes a query scan measures and times by scanners that know what the
-// source yields, and hand on to ent's own destinations what those expect.
-func (d *Definition) scanWith(spec *sqlgraph.QuerySpec) {
+// source yields, and hand on to ent's own destinations what those expect. It returns
+// where the journal rows are added up that the rows took.
+func (d *Definition) scanWith(spec *sqlgraph.QuerySpec) *int64 {
+	pending := new(int64)
 	scanValues, assign := spec.ScanValues, spec.Assign
 	spec.ScanValues = func(columns []string) ([]any, error) {
 		values, err := scanValues(columns)
@@ -362,6 +365,8 @@ func (d *Definition) scanWith(spec *sqlgraph.QuerySpec) {
 			}
 			if column == ColumnUpdatedAt {
 				values[i] = &timeCell{dest}
+			} else if column == ColumnPending {
+				values[i] = &pendingCell{dest, pending}
 			} else if slices.ContainsFunc(d.Measures, func(m Measure) bool { return m.Name == column }) {
 				values[i] = &measureCell{d, column, dest}
 			}
@@ -375,10 +380,13 @@ func (d *Definition) scanWith(spec *sqlgraph.QuerySpec) {
 				values[i] = v.dest
 			case *measureCell:
 				values[i] = v.dest
+			case *pendingCell:
+				values[i] = v.dest
 			}
 		}
 		return assign(columns, values)
 	}
+	return pending
 }
 
 type scanner interface{ Scan(src any) error }
@@ -396,6 +404,21 @@ func (c *timeCell) Scan(src any) error {
 		return err
 	}
 	return c.dest.Scan(time.Time(t).UTC())
+}
+
+// pendingCell scans a number of journal rows, and adds it up.
+type pendingCell struct {
+	dest  scanner
+	total *int64
+}
+
+func (c *pendingCell) Scan(src any) error {
+	var n Amount
+	if err := n.Scan(src); err != nil {
+		return err
+	}
+	*c.total += int64(n)
+	return c.dest.Scan(src)
 }
 
 // measureCell scans a measure, and says which one does not fit.

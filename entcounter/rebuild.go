@@ -35,12 +35,13 @@ type Rebuilt struct {
 //
 // The whole is run again when it loses a race; an error that remains means that
 // nothing was corrected.
-func (c *Handle) Rebuild(ctx context.Context, scope []any) (Rebuilt, error) {
+func (c *Handle) Rebuild(ctx context.Context, scope []any) (rebuilt Rebuilt, err error) {
+	ctx, done := c.trace(ctx, "rebuild", len(scope))
+	defer func() { done(Outcome{Keys: rebuilt.Keys, Err: err}) }()
 	values, err := c.def.scope(scope)
 	if err != nil {
 		return Rebuilt{}, c.wrap("rebuilding", err)
 	}
-	var rebuilt Rebuilt
 	err = c.transact(ctx, stdsql.LevelRepeatableRead, true, func(tx dialect.Tx) error {
 		rebuilt = Rebuilt{}
 		version, err := c.correctionVersion(ctx, tx)
@@ -177,7 +178,7 @@ func (c *Handle) setBuilt(ctx context.Context, tx dialect.Tx, version int64) err
 // the declaration that the counter is built by.
 func (c *Handle) setRebuilt(ctx context.Context, tx dialect.Tx, version int64, declaration string) error {
 	w := newWriter(c.sql)
-	writeRebuilt(w, c.def.Name, version, declaration)
+	writeRebuilt(w, c.sql, c.def.Name, version, declaration)
 	return exec(ctx, tx, w)
 }
 
@@ -191,7 +192,14 @@ func (c *Handle) setRebuilt(ctx context.Context, tx dialect.Tx, version int64, d
 // the journal in one snapshot and takes no locks. Outside of a transaction it runs
 // in one of its own at READ COMMITTED. In a transaction it sees the changes made
 // in it so far.
-func (c *Handle) Verify(ctx context.Context, scope []any, visit func(scan func(dest ...any) error) error) error {
+func (c *Handle) Verify(ctx context.Context, scope []any, visit func(scan func(dest ...any) error) error) (err error) {
+	ctx, done := c.trace(ctx, "verify", len(scope))
+	keys, each := 0, visit
+	defer func() { done(Outcome{Keys: keys, Err: err}) }()
+	visit = func(scan func(...any) error) error {
+		keys++
+		return each(scan)
+	}
 	values, err := c.def.scope(scope)
 	if err != nil {
 		return c.wrap("verifying", err)

@@ -42,8 +42,12 @@ func (d *Definition) RollUp(ctx context.Context, drv dialect.Driver, spec *sqlgr
 	spec.From = sql.Dialect(name).Select().From(d.sums(name, from, columns)).WithContext(ctx)
 	spec.Predicate = nil
 	spec.Node.Columns = slices.Concat(columns, d.measureNames(), []string{ColumnUpdatedAt, ColumnPending})
-	d.scanWith(spec)
-	return d.summing(sqlgraph.QueryNodes(ctx, drv, spec))
+	pending := d.scanWith(spec)
+	err = sqlgraph.QueryNodes(ctx, drv, spec)
+	if err == nil {
+		askBackstop(drv, d, *pending)
+	}
+	return d.summing(err)
 }
 
 // selected returns the rows of a counter that a predicate selects, under the name

@@ -53,7 +53,9 @@ func (d *Definition) scope(values []any) ([]any, error) {
 // otherwise add to a row just deleted. A DELETE sees what is committed, whatever
 // the snapshot, and nothing is inserted into the scope, so no higher level is
 // needed.
-func (c *Handle) DeleteScope(ctx context.Context, scope []any) error {
+func (c *Handle) DeleteScope(ctx context.Context, scope []any) (err error) {
+	ctx, done := c.trace(ctx, "delete scope", len(scope))
+	defer func() { done(Outcome{Err: err}) }()
 	const operation = "deleting a scope of"
 	values, err := c.def.scope(scope)
 	if err != nil {

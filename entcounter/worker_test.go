@@ -6,6 +6,9 @@ import (
 	stdsql "database/sql"
 	"errors"
 	"log/slog"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,14 +20,20 @@ import (
 	"github.com/entcounter/entcounter/internal/testdb"
 )
 
-// scriptedDriver is a database whose journal is a number, for tests of when a
-// worker folds.
+// scriptedDriver is a database whose journal is a number of rows of one key, for tests of
+// when a worker folds.
 type scriptedDriver struct {
 	dialect.Driver // nil: nothing else is called
 	mu             sync.Mutex
 	rows           int
+	perSecond      int // rows that come
+	since          time.Time
+	perRow         time.Duration // that a fold takes
+	paused         bool
 	err            error
 	folds          []time.Time // when a fold looked at the journal
+	moved          []int       // by each fold
+	busy           func(int)   // told when a fold begins and ends
 }
 
 func (*scriptedDriver) Dialect() string { return dialect.SQLite }
@@ -35,20 +44,54 @@ func (d *scriptedDriver) BeginTx(context.Context, *stdsql.TxOptions) (dialect.Tx
 
 type scriptedTx struct{ *scriptedDriver }
 
-func (scriptedTx) Commit() error   { return nil }
+func (tx scriptedTx) Commit() error {
+	if tx.busy != nil {
+		tx.busy(-1)
+	}
+	return nil
+}
 func (scriptedTx) Rollback() error { return nil }
 
-func (d *scriptedDriver) Query(_ context.Context, query string, _, v any) error {
+var limit = regexp.MustCompile(`LIMIT (\d+)`)
+
+func (d *scriptedDriver) Query(ctx context.Context, query string, _, v any) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	rows := v.(*sql.Rows)
-	if strings.HasPrefix(query, "SELECT 1") {
+	if strings.HasPrefix(query, "SELECT (SELECT") {
 		d.folds = append(d.folds, time.Now())
-		rows.ColumnScanner = &scriptedRows{left: min(d.rows, 1), cells: []any{1}}
+		if d.perSecond > 0 {
+			d.rows += int(time.Since(d.since).Seconds() * float64(d.perSecond))
+			d.since = time.Now()
+		}
+		cells := []any{nil, nil}
+		if d.rows > 0 {
+			cells[0] = int64(1)
+		}
+		if d.paused {
+			cells[1] = int64(1)
+		}
+		rows.ColumnScanner = &scriptedRows{left: 1, cells: cells}
 		return d.err
 	}
-	n := min(d.rows, 100)
+	if d.busy != nil {
+		d.busy(1)
+	}
+	batch, err := strconv.Atoi(limit.FindStringSubmatch(query)[1])
+	if err != nil {
+		return err
+	}
+	n := min(d.rows, batch)
+	// Not while others wait for the mutex, which stops the fake clock.
+	took := time.Duration(n) * d.perRow
+	d.mu.Unlock()
+	err = sleep(ctx, took)
+	d.mu.Lock()
+	if err != nil {
+		return err
+	}
 	d.rows -= n
+	d.moved = append(d.moved, n)
 	rows.ColumnScanner = &scriptedRows{left: n, cells: []any{int64(1), int64(7), "new", int64(1), int64(1), "now"}}
 	return nil
 }
@@ -95,67 +138,183 @@ func (r *scriptedRows) Scan(dest ...any) error {
 	return nil
 }
 
+// gaps returns the times between the looks at the journal.
+func (d *scriptedDriver) gaps() (gaps []time.Duration) {
+	for i := 1; i < len(d.folds); i++ {
+		gaps = append(gaps, d.folds[i].Sub(d.folds[i-1]))
+	}
+	return gaps
+}
+
+// work runs a worker over scripted databases in fake time.
+func work(t *testing.T, d time.Duration, options WorkerOptions, drivers ...*scriptedDriver) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	counters := make([]*Handle, len(drivers))
+	for i, d := range drivers {
+		d.since = time.Now()
+		counters[i] = New(fileCounter(), d)
+	}
+	if err := NewWorker(counters, options).Run(ctx); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// The pause is such that a read of the deepest key has to add as many rows as it may.
 func TestWorkerCadence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		idle, full, failing := &scriptedDriver{}, &scriptedDriver{rows: 1050}, &scriptedDriver{err: errors.New("boom")}
-		var (
-			log   bytes.Buffer
-			moved int
-		)
-		ctx, cancel := context.WithCancel(t.Context())
-		w := NewWorker([]*Handle{New(fileCounter(), idle), New(fileCounter(), full), New(oddCounter(), failing)}, WorkerOptions{
-			Interval:   time.Second,
-			Batch:      100,
-			MaxBackoff: 8 * time.Second,
-			OnFold: func(counter string, folded Folded) { // by one loop only: the others move nothing
-				if counter != "File" || folded.Rows == 0 {
-					t.Errorf("told of %+v of %s", folded, counter)
+	for _, tt := range []struct {
+		perSecond int
+		want      time.Duration
+	}{
+		{0, 5 * time.Second}, // nothing to do
+		{1, 5 * time.Second},
+		{50, 2 * time.Second},
+		{200, 500 * time.Millisecond},
+		{5000, 100 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &scriptedDriver{perSecond: tt.perSecond}
+			work(t, 5*time.Minute, WorkerOptions{}, d)
+			gaps := d.gaps()
+			for _, gap := range gaps[len(gaps)/2:] {
+				if gap < tt.want*3/4 || gap > tt.want*5/4 {
+					t.Errorf("at %d rows a second, folds are %v apart, want %v", tt.perSecond, gap, tt.want)
 				}
-				moved += folded.Rows
+			}
+		})
+	}
+}
+
+// A full batch is followed by the next one at once, and nothing is left behind.
+func TestWorkerFullBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			d      = &scriptedDriver{rows: 1050}
+			cycles []Cycle
+		)
+		work(t, time.Minute, WorkerOptions{Batch: 100, OnCycle: func(c Cycle) { cycles = append(cycles, c) }}, d)
+		for i, gap := range d.gaps()[:11] {
+			if full := i < 10; full && gap != 0 || !full && gap < 90*time.Millisecond {
+				t.Errorf("fold %d after %v", i+1, gap)
+			}
+		}
+		moved := 0
+		for _, c := range cycles {
+			if c.Counter != "File" || c.Err != nil || c.Skipped != nil || c.Batch != 100 || c.Folded.Full != (c.Pause == 0) || c.Folded.Deepest != c.Folded.Rows {
+				t.Errorf("told of %+v", c)
+			}
+			moved += c.Folded.Rows
+		}
+		if d.rows != 0 || moved != 1050 || len(cycles) < 20 {
+			t.Errorf("%d rows left, told of %d moved in %d cycles", d.rows, moved, len(cycles))
+		}
+	})
+}
+
+// A batch becomes so small that its transaction ends in time, and so large again.
+func TestWorkerBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &scriptedDriver{rows: 100_000, perRow: time.Millisecond}
+		work(t, time.Hour, WorkerOptions{}, d)
+		if d.rows != 0 || d.moved[0] != 5000 {
+			t.Errorf("%d rows left, moved %v", d.rows, d.moved)
+		}
+		for i, n := range d.moved[1:] {
+			if n > 200 {
+				t.Errorf("fold %d moved %d rows, which takes longer than 200 ms", i+1, n)
+			}
+		}
+		again := &scriptedDriver{rows: 100_000, perRow: time.Millisecond}
+		go func() {
+			time.Sleep(50 * time.Second)
+			again.mu.Lock()
+			defer again.mu.Unlock()
+			again.perRow = time.Microsecond
+		}()
+		work(t, time.Hour, WorkerOptions{}, again)
+		if last := slices.Max(again.moved[1:]); again.rows != 0 || last != 5000 {
+			t.Errorf("%d rows left, the largest batch moved %d", again.rows, last)
+		}
+	})
+}
+
+// One counter's long backlog does not keep others waiting, and no more are folded at
+// once than there are connections for.
+func TestWorkerFairness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			mu        sync.Mutex
+			now, most int
+			drivers   []*scriptedDriver
+		)
+		for range 50 {
+			drivers = append(drivers, &scriptedDriver{rows: 1000, perRow: time.Millisecond, busy: func(n int) {
+				mu.Lock()
+				defer mu.Unlock()
+				now += n
+				most = max(most, now)
+			}})
+		}
+		for _, d := range drivers[:3] {
+			d.rows = 1_000_000
+		}
+		work(t, 2*time.Minute, WorkerOptions{Connections: 2, Batch: 100}, drivers...)
+		if most != 2 {
+			t.Errorf("%d folds at once", most)
+		}
+		for i, d := range drivers[3:] {
+			if d.rows != 0 {
+				t.Errorf("counter %d has %d rows left beside others with a long backlog", i, d.rows)
+			}
+		}
+		for _, d := range drivers[:3] {
+			if n := len(d.moved); n < 100 {
+				t.Errorf("one with a long backlog was folded %d times", n)
+			}
+		}
+	})
+}
+
+// Failures are far apart, and one counter's do not concern the others.
+func TestWorkerBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			idle, failing = &scriptedDriver{}, &scriptedDriver{err: errors.New("boom")}
+			log           bytes.Buffer
+			failures      int
+		)
+		work(t, 100*time.Second, WorkerOptions{
+			MinInterval: time.Second,
+			MaxInterval: time.Second,
+			MaxBackoff:  8 * time.Second,
+			OnCycle: func(c Cycle) {
+				if c.Err != nil {
+					failures++
+				}
 			},
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		})
-		done := make(chan error)
-		started := time.Now()
-		go func() { done <- w.Run(ctx) }()
-		time.Sleep(100 * time.Second)
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-		gaps := func(d *scriptedDriver) (gaps []time.Duration) {
-			last := started
-			for _, at := range d.folds {
-				gaps = append(gaps, at.Sub(last))
-				last = at
-			}
-			return gaps
-		}
-		for i, gap := range gaps(idle) {
-			if gap > 1100*time.Millisecond || i > 0 && gap < 900*time.Millisecond {
-				t.Errorf("idle: fold %d after %v", i, gap)
+		}, idle, failing)
+		for i, gap := range idle.gaps() {
+			if gap < 900*time.Millisecond || gap > 1100*time.Millisecond {
+				t.Errorf("idle: fold %d after %v", i+1, gap)
 			}
 		}
 		if n := len(idle.folds); n < 90 || n > 112 {
 			t.Errorf("idle: %d folds in 100 s", n)
 		}
-		for i, gap := range gaps(full)[1:12] {
-			if full := i < 10; full && gap != 0 || !full && gap < 900*time.Millisecond {
-				t.Errorf("full: fold %d after %v", i+1, gap)
-			}
-		}
-		if full.rows != 0 || moved != 1050 {
-			t.Errorf("full: %d rows left, told of %d moved", full.rows, moved)
-		}
 		limit := time.Second
-		for i, gap := range gaps(failing)[1:] {
+		for i, gap := range failing.gaps() {
 			if gap < limit/2 || gap > limit {
 				t.Errorf("failing: fold %d after %v, want %v to %v", i+1, gap, limit/2, limit)
 			}
 			limit = min(2*limit, 8*time.Second)
 		}
-		if n := strings.Count(log.String(), "level=WARN"); n != len(failing.folds) || !strings.Contains(log.String(), "counter=Odd") || !strings.Contains(log.String(), "boom") {
-			t.Errorf("%d warnings of %d failures:\n%s", n, len(failing.folds), log.String())
+		if n := strings.Count(log.String(), "level=WARN"); n != len(failing.folds) || n != failures || !strings.Contains(log.String(), "boom") {
+			t.Errorf("%d warnings of %d failures, told of %d:\n%s", n, len(failing.folds), failures, log.String())
 		}
 	})
 }
@@ -164,22 +323,101 @@ func TestWorkerCadence(t *testing.T) {
 func TestWorkerRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &scriptedDriver{err: errors.New("boom")}
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Second)
-		defer cancel()
 		go func() {
 			time.Sleep(100 * time.Second)
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.err = nil
 		}()
-		if err := NewWorker([]*Handle{New(fileCounter(), d)}, WorkerOptions{Logger: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-		last := d.folds[len(d.folds)-2:]
-		if gap := last[1].Sub(last[0]); gap > 1100*time.Millisecond {
+		work(t, 300*time.Second, WorkerOptions{}, d)
+		gaps := d.gaps()
+		if gap := gaps[len(gaps)-1]; gap > 5500*time.Millisecond {
 			t.Errorf("after the recovery, folds are %v apart", gap)
 		}
 	})
+}
+
+// A worker is paused by itself, or in the database for all.
+func TestWorkerPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			d       = &scriptedDriver{perSecond: 10}
+			skipped int
+			ctx, c  = context.WithTimeout(t.Context(), time.Hour)
+		)
+		defer c()
+		d.since = time.Now()
+		w := NewWorker([]*Handle{New(fileCounter(), d)}, WorkerOptions{OnCycle: func(c Cycle) {
+			if c.Skipped != nil {
+				skipped++
+			}
+			if c.Skipped != nil && (!errors.Is(c.Skipped, ErrPaused) || c.Folded.Rows > 0 || c.Err != nil) {
+				t.Errorf("told of %+v", c)
+			}
+		}})
+		paused := func(paused bool) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.paused = paused
+		}
+		during := func(do func()) (folds int) {
+			do()
+			time.Sleep(6 * time.Second) // the one that waits comes
+			d.mu.Lock()
+			before := len(d.moved)
+			d.mu.Unlock()
+			time.Sleep(time.Minute)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return len(d.moved) - before
+		}
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		for i, n := range []int{
+			during(w.Pause), during(func() {}), during(w.Resume),
+			during(func() { paused(true) }), during(func() { paused(false) }),
+		} {
+			if running := i == 2 || i == 4; running != (n > 5) || !running && n != 0 {
+				t.Errorf("%d: %d folds in a minute", i, n)
+			}
+		}
+		if skipped < 30 {
+			t.Errorf("told of %d skipped cycles", skipped)
+		}
+		c()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A worker that is stopped folds what is left, as long as it may.
+func TestWorkerDrain(t *testing.T) {
+	for _, tt := range []struct {
+		drain, took time.Duration
+		left        int
+	}{
+		{0, 10 * time.Second, 5000},
+		{time.Minute, 30 * time.Second, 0},
+		{10 * time.Second, 20 * time.Second, 2500},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var (
+				d       = &scriptedDriver{}
+				started = time.Now()
+			)
+			go func() {
+				time.Sleep(10*time.Second - time.Millisecond)
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				d.rows, d.perRow = 5000, 4*time.Millisecond
+			}()
+			work(t, 10*time.Second, WorkerOptions{Drain: tt.drain, Batch: 100, FoldTime: time.Second}, d)
+			if took := time.Since(started); took > tt.took+time.Second || took < tt.took-time.Second || d.rows > tt.left+100 || d.rows < tt.left-100 {
+				t.Errorf("with %v to drain, Run took %v and left %d rows, want %v and %d", tt.drain, took, d.rows, tt.took, tt.left)
+			}
+		})
+	}
 }
 
 func TestWorkerWithoutCounters(t *testing.T) {
@@ -201,7 +439,7 @@ func TestWorkers(t *testing.T) {
 		defer stopWorkers()
 		var wg sync.WaitGroup
 		for range 3 {
-			w := NewWorker([]*Handle{New(l.def, sql.OpenDB(db.Dialect, db.DB(t)))}, WorkerOptions{Interval: time.Millisecond, Batch: 50})
+			w := NewWorker([]*Handle{New(l.def, sql.OpenDB(db.Dialect, db.DB(t)))}, WorkerOptions{MinInterval: time.Millisecond, MaxInterval: time.Millisecond, Batch: 50})
 			wg.Go(func() {
 				if err := w.Run(workers); err != nil {
 					t.Errorf("Run returned %v", err)

@@ -205,5 +205,8 @@ func TestImports(t *testing.T) {
 		if strings.HasPrefix(dep, "entgo.io/ent/entc") || strings.HasPrefix(dep, "golang.org/x/tools") || strings.HasSuffix(dep, "/countergen") {
 			t.Errorf("the runtime depends on %s", dep)
 		}
+		if strings.Contains(dep, "prometheus") || strings.Contains(dep, "opentelemetry") {
+			t.Errorf("the runtime depends on %s, which only who uses it should link", dep)
+		}
 	}
 }

@@ -201,9 +201,8 @@ func (a *app) run(ctx context.Context, stdout io.Writer) int {
 	foldCtx, stopFolding := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopFolding()
 	worker := entcounter.NewWorker(a.client.Counters(), entcounter.WorkerOptions{
-		Interval: 200 * time.Millisecond,
-		OnFold:   func(_ string, folded entcounter.Folded) { a.done.folded.Add(int64(folded.Rows)) },
-		Logger:   a.console.Logger(),
+		OnCycle: func(c entcounter.Cycle) { a.done.folded.Add(int64(c.Folded.Rows)) },
+		Logger:  a.console.Logger(),
 	})
 	folding := make(chan error, 1)
 	go func() { folding <- worker.Run(foldCtx) }()

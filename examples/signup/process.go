@@ -167,7 +167,7 @@ func (p *process) run(ctx context.Context, stdin io.Reader, stdout io.Writer) er
 
 	folding, stopFolding := context.WithCancel(context.WithoutCancel(ctx))
 	folded := make(chan error, 1)
-	worker := entcounter.NewWorker(p.client.Counters(), entcounter.WorkerOptions{Interval: 50 * time.Millisecond})
+	worker := entcounter.NewWorker(p.client.Counters(), entcounter.WorkerOptions{MaxInterval: 50 * time.Millisecond, MinInterval: 50 * time.Millisecond})
 	go func() { folded <- worker.Run(folding) }()
 
 	// All processes do this at once, and while others work already: users are counted once.

@@ -187,8 +187,7 @@ func (a *app) run(ctx context.Context, stdout io.Writer) int {
 	foldCtx, stopFolding := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopFolding()
 	worker := entcounter.NewWorker(a.client.Counters(), entcounter.WorkerOptions{
-		Interval: 200 * time.Millisecond,
-		Logger:   a.console.Logger(),
+		Logger: a.console.Logger(),
 	})
 	folding := make(chan error, 1)
 	go func() { folding <- worker.Run(foldCtx) }()

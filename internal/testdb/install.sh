@@ -1,11 +1,13 @@
 #!/bin/sh
-# Installs the database servers that the tests run against, as far as they are missing:
+# Installs what the tests need, as far as it is missing: database servers, and the checker of alert rules.
 #
 #   MariaDB     Debian's mariadb-server-core and -client-core (programs, no service)
 #   PostgreSQL  Debian's postgresql
 #   MySQL       Oracle's server, which Debian ships in sid only: its packages are unpacked,
 #               with every library they need, into ${ENTCOUNTER_CACHE:-$HOME/.cache/entcounter}/mysql,
 #               and nothing of sid is ever installed or added to the machine's apt sources.
+#   promtool    of Debian's prometheus, whose package would start a service: it is unpacked
+#               into the same folder's prometheus
 #
 # A kind whose DSN is in the environment (ENTCOUNTER_MARIADB_DSN, ENTCOUNTER_MYSQL_DSN,
 # ENTCOUNTER_POSTGRES_DSN) needs nothing; where a container engine answers, nothing is needed at all
@@ -39,18 +41,23 @@ has_mysql() {
 	case $("$mysqld" --version 2>/dev/null) in *MariaDB* | '') return 1 ;; esac
 }
 
+has_promtool() {
+	command -v promtool >/dev/null || [ -x "$cache/prometheus/promtool" ]
+}
+
 # missing prints the kinds that are still missing.
 missing() {
 	has_mariadb || echo MariaDB
 	has_postgres || echo PostgreSQL
 	has_mysql || echo MySQL
+	has_promtool || echo promtool
 }
 
 todo=$(missing)
 [ -n "$todo" ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || ! grep -qs '^ID=debian' /etc/os-release; then
-	if command -v docker >/dev/null && docker info >/dev/null 2>&1; then
+	if has_promtool && command -v docker >/dev/null && docker info >/dev/null 2>&1; then
 		say "not installed, containers will do:" $todo
 		exit 0
 	fi
@@ -59,6 +66,7 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || ! grep -qs '^ID=deb
 	say "  - install the server (mariadbd and mariadb-install-db; initdb and postgres; Oracle's mysqld)"
 	say "  - set ENTCOUNTER_MARIADB_DSN, ENTCOUNTER_POSTGRES_DSN, ENTCOUNTER_MYSQL_DSN to an admin DSN"
 	say "  - start docker, and the tests start containers"
+	say "  - for promtool, install Prometheus"
 	exit 1
 fi
 
@@ -155,6 +163,17 @@ install_mysql() {
 	mv "$work/root" "$cache/mysql"
 }
 
+install_promtool() {
+	mkdir "$work/prometheus"
+	# apt-get download writes into the working folder, as a user of its own if that may.
+	(cd "$work/prometheus" && apt download -o APT::Sandbox::User=root prometheus) ||
+		{ apt update && (cd "$work/prometheus" && apt download -o APT::Sandbox::User=root prometheus); } ||
+		fail "could not download prometheus"
+	dpkg -x "$work"/prometheus/*.deb "$work/prometheus/root" || fail "could not unpack prometheus"
+	mkdir -p "$cache/prometheus"
+	mv "$work/prometheus/root/usr/bin/promtool" "$cache/prometheus/promtool"
+}
+
 # A run that this one waited for may have installed it all.
 todo=$(missing)
 [ -z "$todo" ] || say "installing:" $todo
@@ -163,6 +182,7 @@ has_mariadb || packages="$packages mariadb-server-core mariadb-client-core"
 has_postgres || packages="$packages postgresql"
 [ -z "$packages" ] || install_debian $packages
 has_mysql || install_mysql
+has_promtool || install_promtool
 
 todo=$(missing)
 [ -z "$todo" ] || fail "still missing:" $todo
