@@ -1,15 +1,18 @@
 #!/bin/sh
-# Installs the database servers that the tests run against, as far as they are missing:
+# Installs the database servers that the tests run against, and the browser that they look at the
+# console with, as far as they are missing:
 #
 #   MariaDB     Debian's mariadb-server-core and -client-core (programs, no service)
 #   PostgreSQL  Debian's postgresql
 #   MySQL       Oracle's server, which Debian ships in sid only: its packages are unpacked,
 #               with every library they need, into ${ENTCOUNTER_CACHE:-$HOME/.cache/entcounter}/mysql,
 #               and nothing of sid is ever installed or added to the machine's apt sources.
+#   Chromium    Debian's chromium
 #
 # A kind whose DSN is in the environment (ENTCOUNTER_MARIADB_DSN, ENTCOUNTER_MYSQL_DSN,
-# ENTCOUNTER_POSTGRES_DSN) needs nothing; where a container engine answers, nothing is needed at all
-# on a machine that cannot install. Run again, it only looks.
+# ENTCOUNTER_POSTGRES_DSN) needs nothing, nor does the browser if ENTCOUNTER_CHROMIUM names its program;
+# where a container engine answers, no server is needed on a machine that cannot install. Run again, it
+# only looks.
 set -eu
 
 cache=${ENTCOUNTER_CACHE:-${HOME:-/root}/.cache/entcounter}
@@ -39,18 +42,27 @@ has_mysql() {
 	case $("$mysqld" --version 2>/dev/null) in *MariaDB* | '') return 1 ;; esac
 }
 
-# missing prints the kinds that are still missing.
+has_chromium() {
+	[ -n "${ENTCOUNTER_CHROMIUM:-}" ] && return
+	for name in chromium chromium-browser google-chrome google-chrome-stable; do
+		command -v "$name" >/dev/null && return
+	done
+	return 1
+}
+
+# missing prints what is still missing.
 missing() {
 	has_mariadb || echo MariaDB
 	has_postgres || echo PostgreSQL
 	has_mysql || echo MySQL
+	has_chromium || echo Chromium
 }
 
 todo=$(missing)
 [ -n "$todo" ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || ! grep -qs '^ID=debian' /etc/os-release; then
-	if command -v docker >/dev/null && docker info >/dev/null 2>&1; then
+	if has_chromium && command -v docker >/dev/null && docker info >/dev/null 2>&1; then
 		say "not installed, containers will do:" $todo
 		exit 0
 	fi
@@ -59,6 +71,7 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || ! grep -qs '^ID=deb
 	say "  - install the server (mariadbd and mariadb-install-db; initdb and postgres; Oracle's mysqld)"
 	say "  - set ENTCOUNTER_MARIADB_DSN, ENTCOUNTER_POSTGRES_DSN, ENTCOUNTER_MYSQL_DSN to an admin DSN"
 	say "  - start docker, and the tests start containers"
+	say "Chromium or Google Chrome: install it, or set ENTCOUNTER_CHROMIUM to its program"
 	exit 1
 fi
 
@@ -161,6 +174,7 @@ todo=$(missing)
 packages=
 has_mariadb || packages="$packages mariadb-server-core mariadb-client-core"
 has_postgres || packages="$packages postgresql"
+has_chromium || packages="$packages chromium"
 [ -z "$packages" ] || install_debian $packages
 has_mysql || install_mysql
 
