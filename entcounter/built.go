@@ -208,7 +208,8 @@ func (c *Handle) mark(ctx context.Context) bool {
 		return false
 	}
 	w = newWriter(c.sql)
-	w.sql("UPDATE ").ident(LockTable).sql(" SET ").ident(columnDeclaration).sql(" = ").arg(c.def.declaration()).sql(" WHERE ").
+	w.sql("UPDATE ").ident(LockTable).sql(" SET ").ident(columnDeclaration).sql(" = ").arg(c.def.declaration()).sql(", ").
+		ident(columnDoneAt).sql(" = ", c.sql.now(), " WHERE ").
 		equals([]string{"counter_name", "operation", columnDeclaration}, []any{c.def.Name, lockRebuilt, ""})
 	return exec(ctx, c.drv, w) == nil
 }

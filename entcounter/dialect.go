@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"entgo.io/ent/dialect"
 )
@@ -21,11 +22,26 @@ const (
 	// lockRebuilt is no lock: its version is that of the last rebuild, or deletion
 	// of a scope, whose commit a snapshot shows.
 	lockRebuilt = "rebuilt"
+	// markPaused is no lock: the row is there while folding is paused.
+	markPaused = "paused"
 )
 
-// columnDeclaration of counter_locks has, in the rebuilt row, the declaration that the
-// counter was built by.
-const columnDeclaration = "declaration"
+// Columns of counter_locks that say what was done last. All but the first are NULL
+// where nothing was.
+const (
+	// columnDeclaration has, in the rebuilt row, the declaration that the counter was
+	// built by.
+	columnDeclaration = "declaration"
+	// columnDoneAt is when a fold last moved rows, the counter was built, or folding was
+	// paused.
+	columnDoneAt = "done_at"
+	// columnTotalRows is how many rows all folds have moved.
+	columnTotalRows = "total_rows"
+	// columnLastRows is how many rows the last fold has moved, in columnLastMicros
+	// microseconds.
+	columnLastRows   = "last_rows"
+	columnLastMicros = "last_micros"
+)
 
 // sqlDialect writes the statements of one dialect.
 type sqlDialect interface {
@@ -35,6 +51,8 @@ type sqlDialect interface {
 	// timeText turns an expression for a stored time into text in UTC, where a
 	// driver could shift it by its own idea of the session's time zone.
 	timeText(expr string) string
+	// age is how many microseconds a stored time is ago, by the database's clock.
+	age(expr string) string
 	// sum adds up a measure: exact or an error, never wrapped or rounded.
 	sum(expr string) string
 	// integer is the type that an expression is cast to for a BIGINT.
@@ -45,6 +63,11 @@ type sqlDialect interface {
 	// createLocks inserts the rows of one counter into counter_locks as far as
 	// they are missing.
 	createLocks(w *writer, counter string)
+	// pause inserts the row that pauses a counter, if it is missing.
+	pause(w *writer, counter string)
+	// garbage reads how many deleted rows, or old versions of rows, the database has yet
+	// to remove. It writes nothing where nothing is left of a deleted row.
+	garbage(w *writer, d *Definition)
 
 	// draw adds n to the next number of a scope, or inserts the scope's row with 0,
 	// and yields what the number then is.
@@ -230,6 +253,14 @@ func writeLock(w *writer, counter, operation string) {
 		equals([]string{"counter_name", "operation"}, []any{counter, operation})
 }
 
+// writeFolded notes, in the row that the fold has locked, what it has done.
+func writeFolded(w *writer, s sqlDialect, counter string, rows int, elapsed time.Duration) {
+	w.sql("UPDATE ").ident(LockTable).sql(" SET ").ident(columnDoneAt).sql(" = ", s.now(), ", ").
+		ident(columnTotalRows).sql(" = COALESCE(").ident(columnTotalRows).sql(", 0) + ").arg(rows).sql(", ").
+		ident(columnLastRows).sql(" = ").arg(rows).sql(", ").ident(columnLastMicros).sql(" = ").arg(elapsed.Microseconds()).sql(" WHERE ").
+		equals([]string{"counter_name", "operation"}, []any{counter, lockFold})
+}
+
 // readVersions reads the versions of the rebuild and the rebuilt row, in this
 // order.
 func readVersions(w *writer, counter string) {
@@ -240,10 +271,10 @@ func readVersions(w *writer, counter string) {
 
 // writeRebuilt sets the version of the rebuilt row and, after a rebuild of the whole
 // counter, the declaration that it was built by.
-func writeRebuilt(w *writer, counter string, version int64, declaration string) {
+func writeRebuilt(w *writer, s sqlDialect, counter string, version int64, declaration string) {
 	w.sql("UPDATE ").ident(LockTable).sql(" SET ").ident("version").sql(" = ").arg(version)
 	if declaration != "" {
-		w.sql(", ").ident(columnDeclaration).sql(" = ").arg(declaration)
+		w.sql(", ").ident(columnDeclaration).sql(" = ").arg(declaration).sql(", ").ident(columnDoneAt).sql(" = ", s.now())
 	}
 	w.sql(" WHERE ").
 		equals([]string{"counter_name", "operation"}, []any{counter, lockRebuilt})
@@ -259,6 +290,13 @@ func insertLocks(w *writer, counter string) {
 		}
 		w.sql("(").arg(counter).sql(", ").arg(operation).sql(", 0, '')")
 	}
+}
+
+// insertPause writes the INSERT that pause consists of, but for what it does with a
+// row that is there.
+func insertPause(w *writer, s sqlDialect, counter string) {
+	w.sql("INSERT INTO ").ident(LockTable).sql(" (").idents("counter_name", "operation", "version", columnDeclaration, columnDoneAt).sql(") VALUES (").
+		arg(counter).sql(", ").arg(markPaused).sql(", 0, '', ", s.now(), ")")
 }
 
 // selectJournal writes the part of readJournal that all dialects share: id, key,

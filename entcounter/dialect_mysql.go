@@ -17,6 +17,10 @@ func (mysqlSQL) now() string { return "UTC_TIMESTAMP(6)" }
 // timeText avoids the driver's parseTime and loc.
 func (mysqlSQL) timeText(expr string) string { return "CAST(" + expr + " AS CHAR)" }
 
+func (mysqlSQL) age(expr string) string {
+	return "TIMESTAMPDIFF(MICROSECOND, " + expr + ", UTC_TIMESTAMP(6))"
+}
+
 func (mysqlSQL) integer() string { return "SIGNED" }
 
 // sum is a DECIMAL, which has room for any sum of BIGINTs.
@@ -30,6 +34,16 @@ func (mysqlSQL) createLocks(w *writer, counter string) {
 	insertLocks(w, counter)
 	// Not INSERT IGNORE, which would hide every other error too.
 	w.sql(" ON DUPLICATE KEY UPDATE ").ident("version").sql(" = ").ident(LockTable).sql(".").ident("version")
+}
+
+func (s mysqlSQL) pause(w *writer, counter string) {
+	insertPause(w, s, counter)
+	w.sql(" ON DUPLICATE KEY UPDATE ").ident("version").sql(" = ").ident(LockTable).sql(".").ident("version")
+}
+
+// garbage is the length of InnoDB's history list, of the whole server.
+func (mysqlSQL) garbage(w *writer, _ *Definition) {
+	w.sql("SELECT ").ident("COUNT").sql(" FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'")
 }
 
 // draw yields the number as the statement's insert id, which is 0 where it inserts:

@@ -18,6 +18,10 @@ func (postgresSQL) now() string { return "clock_timestamp()" }
 // timeText leaves a timestamptz alone: it is an instant for every driver.
 func (postgresSQL) timeText(expr string) string { return expr }
 
+func (postgresSQL) age(expr string) string {
+	return "CAST(EXTRACT(EPOCH FROM clock_timestamp() - " + expr + ") * 1000000 AS BIGINT)"
+}
+
 func (postgresSQL) integer() string { return "BIGINT" }
 
 // sum brings the numeric that SUM yields back to BIGINT, or fails.
@@ -30,6 +34,16 @@ func (postgresSQL) options(level stdsql.IsolationLevel) *stdsql.TxOptions {
 func (postgresSQL) createLocks(w *writer, counter string) {
 	insertLocks(w, counter)
 	w.sql(" ON CONFLICT DO NOTHING")
+}
+
+func (s postgresSQL) pause(w *writer, counter string) {
+	insertPause(w, s, counter)
+	w.sql(" ON CONFLICT DO NOTHING")
+}
+
+func (postgresSQL) garbage(w *writer, d *Definition) {
+	w.sql("SELECT CAST(COALESCE(SUM(n_dead_tup), 0) AS BIGINT) FROM pg_catalog.pg_stat_all_tables WHERE relid IN (CAST(").
+		arg(w.quote(d.Table)).sql(" AS regclass), CAST(").arg(w.quote(d.Journal)).sql(" AS regclass))")
 }
 
 func (postgresSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {

@@ -19,6 +19,10 @@ func (sqliteSQL) now() string { return "strftime('%Y-%m-%d %H:%M:%f', 'now')" }
 // timeText takes away the declared type, for which drivers parse text.
 func (sqliteSQL) timeText(expr string) string { return "CAST(" + expr + " AS TEXT)" }
 
+func (sqliteSQL) age(expr string) string {
+	return "CAST((julianday('now') - julianday(" + expr + ")) * 86400000000 AS INTEGER)"
+}
+
 func (sqliteSQL) integer() string { return "INTEGER" }
 
 // sum fails when integers overflow.
@@ -32,6 +36,13 @@ func (sqliteSQL) createLocks(w *writer, counter string) {
 	insertLocks(w, counter)
 	w.sql(" ON CONFLICT DO NOTHING")
 }
+
+func (s sqliteSQL) pause(w *writer, counter string) {
+	insertPause(w, s, counter)
+	w.sql(" ON CONFLICT DO NOTHING")
+}
+
+func (sqliteSQL) garbage(*writer, *Definition) {}
 
 func (sqliteSQL) draw(w *writer, d *SequenceDefinition, scope []any, n int64) {
 	insertOrAdd(w, d, scope, n)

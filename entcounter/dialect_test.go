@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
@@ -49,8 +50,13 @@ func TestSQLText(t *testing.T) {
 			case foldsAtOnce:
 				show("fold", func(w *writer) { s.fold(w, d, 5000) })
 			}
+			show("fold done", func(w *writer) { writeFolded(w, s, d.Name, 5000, 70*time.Millisecond) })
+			show("pause", func(w *writer) { s.pause(w, d.Name) })
+			show("deepest key", func(w *writer) { deepest(w, s, d, 100_000) })
+			show("negative keys", func(w *writer) { negative(w, d, 1_000_000) })
+			show("what deleted rows leave", func(w *writer) { s.garbage(w, d) })
 			show("versions of rebuilds", func(w *writer) { readVersions(w, d.Name) })
-			show("rebuild done", func(w *writer) { writeRebuilt(w, d.Name, 12, "SELECT 1") })
+			show("rebuild done", func(w *writer) { writeRebuilt(w, s, d.Name, 12, "SELECT 1") })
 			show("rebuild", func(w *writer) { drift(w, s, d, nil, true, 50_000) })
 			show("rebuild of a scope", func(w *writer) { drift(w, s, d, []any{int64(7)}, true, 50_000) })
 			show("verify a scope, odd names", func(w *writer) { drift(w, s, oddCounter(), []any{int64(7), "new"}, false, 0) })

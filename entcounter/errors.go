@@ -41,6 +41,7 @@ const (
 	mysqlSyntax         = 1064
 	mysqlLockTimeout    = 1205
 	mysqlDeadlock       = 1213
+	mysqlAccessDenied   = 1227
 	mysqlOutOfRange     = 1264
 	mysqlDataOutOfRange = 1690
 )

@@ -120,6 +120,7 @@ func tables(dialectName string, d *Definition) []string {
 			[]string{w.quote(ColumnInsertedAt) + " " + times + " NOT NULL"}),
 		index(d.Journal, d.Key),
 		create(LockTable, []string{"counter_name varchar(64) NOT NULL", "operation varchar(16) NOT NULL", "version bigint NOT NULL", "declaration varchar(2000) NOT NULL",
+			"done_at " + times, "total_rows bigint", "last_rows bigint", "last_micros bigint",
 			"PRIMARY KEY (counter_name, operation)"}),
 	}
 }

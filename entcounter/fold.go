@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"entgo.io/ent/dialect"
 )
@@ -92,6 +93,7 @@ func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (Folded, error) {
 	}
 	var folded Folded
 	err := c.transact(ctx, cfg.level, false, func(tx dialect.Tx) (err error) {
+		started := time.Now()
 		switch s := c.sql.(type) {
 		case foldsAtOnce:
 			folded, err = c.foldAtOnce(ctx, tx, s, cfg)
@@ -99,7 +101,12 @@ func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (Folded, error) {
 			folded, err = c.foldBySteps(ctx, tx, s, cfg)
 		}
 		folded.Full = folded.Full || folded.Rows == cfg.batch
-		return err
+		if err != nil || folded.Rows == 0 {
+			return err
+		}
+		w := newWriter(c.sql)
+		writeFolded(w, c.sql, c.def.Name, folded.Rows, time.Since(started))
+		return exec(ctx, tx, w)
 	}, lockFold)
 	var interrupted *interruptedError
 	switch {

@@ -61,7 +61,7 @@ func sampleTables(dialectName string) []string {
 			" NOT NULL, PRIMARY KEY (number, kind, flag, site, word, mark))",
 		"CREATE TABLE sample_counter_journal (id " + id + ", " + columns + "count_delta bigint NOT NULL, bytes_delta bigint NOT NULL, inserted_at " + times + " NOT NULL)",
 		"CREATE INDEX sample_counter_journal_by_key ON sample_counter_journal (number, kind, flag, site, word, mark)",
-		"CREATE TABLE counter_locks (counter_name varchar(64) NOT NULL, operation varchar(16) NOT NULL, version bigint NOT NULL, declaration varchar(2000) NOT NULL, PRIMARY KEY (counter_name, operation))",
+		"CREATE TABLE counter_locks (counter_name varchar(64) NOT NULL, operation varchar(16) NOT NULL, version bigint NOT NULL, declaration varchar(2000) NOT NULL, done_at " + times + ", total_rows bigint, last_rows bigint, last_micros bigint, PRIMARY KEY (counter_name, operation))",
 	}
 }
 

@@ -150,7 +150,7 @@ func (c *Handle) versions(ctx context.Context, tx dialect.Tx) (rebuild, rebuilt 
 
 func (c *Handle) setRebuilt(ctx context.Context, tx dialect.Tx, version int64, declaration string) error {
 	w := newWriter(c.sql)
-	writeRebuilt(w, c.def.Name, version, declaration)
+	writeRebuilt(w, c.sql, c.def.Name, version, declaration)
 	return exec(ctx, tx, w)
 }
 

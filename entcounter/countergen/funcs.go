@@ -130,6 +130,9 @@ func migrateColumnLiteral(c *schema.Column) string {
 	if c.Increment {
 		parts = append(parts, "Increment: true")
 	}
+	if c.Nullable {
+		parts = append(parts, "Nullable: true")
+	}
 	if c.Size > 0 {
 		parts = append(parts, "Size: "+strconv.FormatInt(c.Size, 10))
 	}

@@ -205,11 +205,15 @@ func migrateTables(counters []*counter, tables []*schema.Table) []*schema.Table 
 		all = append(all, counterTable, journal)
 	}
 	locks := schema.NewTable(entcounter.LockTable).
-		SetComment("One row for each counter and operation. Whoever folds or rebuilds a counter writes its row first. The rebuilt row has the declaration that the counter was built by.").
+		SetComment("One row for each counter and operation. Whoever folds or rebuilds a counter writes its row first. The rebuilt row has the declaration that the counter was built by; a paused row keeps workers from folding.").
 		AddPrimary(&schema.Column{Name: "counter_name", Type: field.TypeString, Size: counterNameLen}).
 		AddPrimary(&schema.Column{Name: "operation", Type: field.TypeString, Size: operationLen}).
 		AddColumn(&schema.Column{Name: "version", Type: field.TypeInt64}).
-		AddColumn(&schema.Column{Name: "declaration", Type: field.TypeString, Size: declarationLen})
+		AddColumn(&schema.Column{Name: "declaration", Type: field.TypeString, Size: declarationLen}).
+		AddColumn(&schema.Column{Name: "done_at", Type: field.TypeTime, SchemaType: timeTypes, Nullable: true}).
+		AddColumn(&schema.Column{Name: "total_rows", Type: field.TypeInt64, Nullable: true}).
+		AddColumn(&schema.Column{Name: "last_rows", Type: field.TypeInt64, Nullable: true}).
+		AddColumn(&schema.Column{Name: "last_micros", Type: field.TypeInt64, Nullable: true})
 	return append(all, locks)
 }
 
@@ -300,19 +304,18 @@ func withoutSequence(t string) string {
 	}
 }
 
+// timeTypes are the column types of a time.
+var timeTypes = map[string]string{
+	dialect.MySQL:    "datetime(6)",
+	dialect.Postgres: "timestamptz(6)",
+	dialect.SQLite:   "datetime",
+}
+
 // timeColumn returns a column for a time of the database's own UTC clock, in
 // microseconds. It has no default, which each database would write in its own
 // way: the runtime sets it.
 func timeColumn(name string) *schema.Column {
-	return &schema.Column{
-		Name: name,
-		Type: field.TypeTime,
-		SchemaType: map[string]string{
-			dialect.MySQL:    "datetime(6)",
-			dialect.Postgres: "timestamptz(6)",
-			dialect.SQLite:   "datetime",
-		},
-	}
+	return &schema.Column{Name: name, Type: field.TypeTime, SchemaType: timeTypes}
 }
 
 // textAnnotation copies what decides how a table compares text.

@@ -22,12 +22,32 @@ INSERT INTO `file_counters` (`dataset_id`, `status`, `count`, `bytes`, `updated_
 DELETE `j` FROM JSON_TABLE('[3,5]', '$[*]' COLUMNS (`id` BIGINT PATH '$')) AS `c` STRAIGHT_JOIN `file_counter_journal` AS `j` FORCE INDEX (PRIMARY) ON `j`.`id` = `c`.`id`
 -- []
 
+-- fold done
+UPDATE `counter_locks` SET `done_at` = UTC_TIMESTAMP(6), `total_rows` = COALESCE(`total_rows`, 0) + ?, `last_rows` = ?, `last_micros` = ? WHERE `counter_name` = ? AND `operation` = ?
+-- [5000 5000 70000 File fold]
+
+-- pause
+INSERT INTO `counter_locks` (`counter_name`, `operation`, `version`, `declaration`, `done_at`) VALUES (?, ?, 0, '', UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE `version` = `counter_locks`.`version`
+-- [File paused]
+
+-- deepest key
+SELECT `dataset_id`, `status`, COUNT(*) AS `n`, CAST(SUM(COUNT(*)) OVER () AS SIGNED) FROM (SELECT `dataset_id`, `status` FROM `file_counter_journal` ORDER BY `id` LIMIT 100000) AS `t` GROUP BY `dataset_id`, `status` ORDER BY `n` DESC, `dataset_id`, `status` LIMIT 1
+-- []
+
+-- negative keys
+SELECT `dataset_id`, `status`, COUNT(*) OVER () FROM (SELECT `dataset_id`, `status` FROM (SELECT `dataset_id`, `status`, `count`, `bytes` FROM (SELECT `dataset_id`, `status`, `count`, `bytes` FROM `file_counters` LIMIT 1000000) AS `c` WHERE `count` < 0 OR `bytes` < 0 UNION SELECT `c`.`dataset_id`, `c`.`status`, `c`.`count`, `c`.`bytes` FROM (SELECT DISTINCT `dataset_id`, `status` FROM `file_counter_journal`) AS `j` JOIN `file_counters` AS `c` ON `c`.`dataset_id` = `j`.`dataset_id` AND `c`.`status` = `j`.`status` UNION ALL SELECT `dataset_id`, `status`, `count_delta`, `bytes_delta` FROM `file_counter_journal`) AS `u` GROUP BY `dataset_id`, `status` HAVING SUM(`count`) < 0 OR SUM(`bytes`) < 0) AS `n` ORDER BY `dataset_id`, `status` LIMIT 1
+-- []
+
+-- what deleted rows leave
+SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'
+-- []
+
 -- versions of rebuilds
 SELECT `version` FROM `counter_locks` WHERE `counter_name` = ? AND `operation` IN (?, ?) ORDER BY `operation`
 -- [File rebuild rebuilt]
 
 -- rebuild done
-UPDATE `counter_locks` SET `version` = ?, `declaration` = ? WHERE `counter_name` = ? AND `operation` = ?
+UPDATE `counter_locks` SET `version` = ?, `declaration` = ?, `done_at` = UTC_TIMESTAMP(6) WHERE `counter_name` = ? AND `operation` = ?
 -- [12 SELECT 1 File rebuilt]
 
 -- rebuild

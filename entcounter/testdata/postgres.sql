@@ -10,12 +10,32 @@ INSERT INTO "counter_locks" ("counter_name", "operation", "version", "declaratio
 WITH "claimed" AS (DELETE FROM "file_counter_journal" WHERE "id" = ANY(ARRAY(SELECT "id" FROM "file_counter_journal" ORDER BY "id" LIMIT 5000 FOR UPDATE SKIP LOCKED)) RETURNING *), "folded" AS (INSERT INTO "file_counters" AS "c" ("dataset_id", "status", "count", "bytes", "updated_at") SELECT "dataset_id", "status", CAST(SUM("count_delta") AS BIGINT), CAST(SUM("bytes_delta") AS BIGINT), MAX("inserted_at") FROM "claimed" GROUP BY "dataset_id", "status" ORDER BY "dataset_id", "status" ON CONFLICT ("dataset_id", "status") DO UPDATE SET "count" = "c"."count" + excluded."count", "bytes" = "c"."bytes" + excluded."bytes", "updated_at" = GREATEST("c"."updated_at", excluded."updated_at") RETURNING 1) SELECT (SELECT COUNT(*) FROM "claimed"), (SELECT COUNT(*) FROM "folded")
 -- []
 
+-- fold done
+UPDATE "counter_locks" SET "done_at" = clock_timestamp(), "total_rows" = COALESCE("total_rows", 0) + $1, "last_rows" = $2, "last_micros" = $3 WHERE "counter_name" = $4 AND "operation" = $5
+-- [5000 5000 70000 File fold]
+
+-- pause
+INSERT INTO "counter_locks" ("counter_name", "operation", "version", "declaration", "done_at") VALUES ($1, $2, 0, '', clock_timestamp()) ON CONFLICT DO NOTHING
+-- [File paused]
+
+-- deepest key
+SELECT "dataset_id", "status", COUNT(*) AS "n", CAST(SUM(COUNT(*)) OVER () AS BIGINT) FROM (SELECT "dataset_id", "status" FROM "file_counter_journal" ORDER BY "id" LIMIT 100000) AS "t" GROUP BY "dataset_id", "status" ORDER BY "n" DESC, "dataset_id", "status" LIMIT 1
+-- []
+
+-- negative keys
+SELECT "dataset_id", "status", COUNT(*) OVER () FROM (SELECT "dataset_id", "status" FROM (SELECT "dataset_id", "status", "count", "bytes" FROM (SELECT "dataset_id", "status", "count", "bytes" FROM "file_counters" LIMIT 1000000) AS "c" WHERE "count" < 0 OR "bytes" < 0 UNION SELECT "c"."dataset_id", "c"."status", "c"."count", "c"."bytes" FROM (SELECT DISTINCT "dataset_id", "status" FROM "file_counter_journal") AS "j" JOIN "file_counters" AS "c" ON "c"."dataset_id" = "j"."dataset_id" AND "c"."status" = "j"."status" UNION ALL SELECT "dataset_id", "status", "count_delta", "bytes_delta" FROM "file_counter_journal") AS "u" GROUP BY "dataset_id", "status" HAVING SUM("count") < 0 OR SUM("bytes") < 0) AS "n" ORDER BY "dataset_id", "status" LIMIT 1
+-- []
+
+-- what deleted rows leave
+SELECT CAST(COALESCE(SUM(n_dead_tup), 0) AS BIGINT) FROM pg_catalog.pg_stat_all_tables WHERE relid IN (CAST($1 AS regclass), CAST($2 AS regclass))
+-- ["file_counters" "file_counter_journal"]
+
 -- versions of rebuilds
 SELECT "version" FROM "counter_locks" WHERE "counter_name" = $1 AND "operation" IN ($2, $3) ORDER BY "operation"
 -- [File rebuild rebuilt]
 
 -- rebuild done
-UPDATE "counter_locks" SET "version" = $1, "declaration" = $2 WHERE "counter_name" = $3 AND "operation" = $4
+UPDATE "counter_locks" SET "version" = $1, "declaration" = $2, "done_at" = clock_timestamp() WHERE "counter_name" = $3 AND "operation" = $4
 -- [12 SELECT 1 File rebuilt]
 
 -- rebuild
