@@ -1,6 +1,7 @@
 package entcounter
 
 import (
+	"cmp"
 	"context"
 	stdsql "database/sql"
 	"encoding/hex"
@@ -371,12 +372,12 @@ func (d *Definition) ParseValue(name, text string) (any, error) {
 	switch {
 	case column.Type.Integer():
 		v, err := parseInteger(column, text)
-		if err != nil {
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return wrong("is no integer: write %s", d.exampleOf(i))
 		}
-		if !column.fits(v) && column.Bits > 0 {
+		if err != nil || !column.fits(v) {
 			low, high := column.bounds()
-			return wrong("does not fit: write an integer from %d to %d", low, high)
+			return wrong("is out of range: write an integer from %d to %d", low, high)
 		}
 		return v, nil
 	case column.Type == field.TypeBool:
@@ -425,7 +426,7 @@ func (d *Definition) countsNullAs(i int, text string) bool {
 	return slices.ContainsFunc(d.Sources, func(s *Source) bool { return s.Key[i].Null == text })
 }
 
-// bounds returns the least and the greatest integer that a column holds.
+// bounds returns the least and the greatest integer that an integer column holds.
 func (c Column) bounds() (low int64, high uint64) {
 	if c.unsigned() {
 		return 0, math.MaxUint64 >> (64 - c.Bits)
@@ -439,4 +440,15 @@ func FormatValue(v any) string {
 		return hex.EncodeToString(b)
 	}
 	return fmt.Sprint(v)
+}
+
+// CompareKeys orders keys by their values: -1, 0 or 1. Texts are compared byte by byte,
+// whatever the database's collation.
+func CompareKeys(a, b []any) int {
+	for i := range min(len(a), len(b)) {
+		if n := compareValues(a[i], b[i]); n != 0 {
+			return n
+		}
+	}
+	return cmp.Compare(len(a), len(b))
 }
