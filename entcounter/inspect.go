@@ -89,8 +89,11 @@ func (c *Handle) Rows(ctx context.Context, s Selection) ([]Row, error) {
 	var rows []Row
 	spec := sqlgraph.NewQuerySpec(d.Table, nil, nil)
 	spec.Limit = s.Limit
-	if s.Order != "" {
+	switch {
+	case s.Order != "":
 		spec.Order = sql.OrderByField(s.Order, sql.OrderDesc()).ToFunc()
+	case len(by) > 0:
+		spec.Order = func(selector *sql.Selector) { selector.OrderBy(selector.Columns(by...)...) }
 	}
 	spec.Predicate = func(selector *sql.Selector) {
 		for i, v := range s.Filter {
@@ -209,10 +212,11 @@ func (c *Handle) Recount(ctx context.Context, scope []any) ([]int64, error) {
 		return nil, c.wrap("recounting", err)
 	}
 	var (
-		w    = newWriter(c.sql)
-		name = numbered("r", len(c.def.Measures))
-		sums = make([]int64, len(name))
-		dest = make([]any, len(name))
+		w     = newWriter(c.sql)
+		name  = numbered("r", len(c.def.Measures))
+		cells = make([]stdsql.NullInt64, len(name))
+		dest  = make([]any, len(name))
+		sums  = make([]int64, len(name))
 	)
 	w.sql("SELECT ")
 	for i, r := range name {
@@ -220,7 +224,7 @@ func (c *Handle) Recount(ctx context.Context, scope []any) ([]int64, error) {
 			w.sql(", ")
 		}
 		w.sql("COALESCE(", c.sql.sum(w.quote(r)), ", 0)")
-		dest[i] = &sums[i]
+		dest[i] = &measureCell{c.def, c.def.Measures[i].Name, &cells[i]}
 	}
 	w.sql(" FROM (")
 	parts := 0
@@ -239,6 +243,9 @@ func (c *Handle) Recount(ctx context.Context, scope []any) ([]int64, error) {
 	w.sql(") AS ").ident("t")
 	if err := queryRow(ctx, c.drv, w, dest...); err != nil {
 		return nil, c.wrap("recounting", overflowOf(err))
+	}
+	for i, cell := range cells {
+		sums[i] = cell.Int64
 	}
 	return sums, nil
 }

@@ -89,12 +89,16 @@ func (a *app) list(cmd *cobra.Command, s selection) error {
 	case s.total:
 		by = []string{}
 	case len(s.by) > 0:
+		all := by
+		by = nil
 		for _, name := range s.by {
+			if !slices.Contains(all, name) {
+				return usage("--by: %q is no key column of counter %s: it has %s", name, h.Name(), strings.Join(all, ", "))
+			}
 			if !slices.Contains(by, name) {
-				return usage("--by: %q is no key column of counter %s: it has %s", name, h.Name(), strings.Join(by, ", "))
+				by = append(by, name)
 			}
 		}
-		by = slices.Compact(s.by)
 	}
 	if s.limit < 0 {
 		return usage("--limit is %d: give a number of rows, or 0 for all", s.limit)
