@@ -313,6 +313,12 @@ func (c *EntryCountersClient) Journal(ctx context.Context, deltas ...entrycounte
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *EntryCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *EntryCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -590,6 +596,12 @@ func (c *TermCountersClient) Journal(ctx context.Context, deltas ...termcounters
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TermCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -872,6 +884,12 @@ func (c *SiteCountersClient) Journal(ctx context.Context, deltas ...sitecounters
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *SiteCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.

@@ -307,6 +307,12 @@ func (c *UserCountersClient) Journal(ctx context.Context, deltas ...usercounters
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *UserCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *UserCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)

@@ -335,6 +335,12 @@ func (c *AttachmentCountersClient) Journal(ctx context.Context, deltas ...attach
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *AttachmentCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *AttachmentCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -620,6 +626,12 @@ func (c *UploadCountersClient) Journal(ctx context.Context, deltas ...uploadcoun
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *UploadCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -909,6 +921,12 @@ func (c *BadgeCountersClient) Journal(ctx context.Context, deltas ...badgecounte
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *BadgeCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *BadgeCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -1189,6 +1207,12 @@ func (c *BlobCountersClient) Journal(ctx context.Context, deltas ...blobcounters
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *BlobCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *BlobCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -1465,6 +1489,12 @@ func (c *CardCountersClient) Journal(ctx context.Context, deltas ...cardcounters
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *CardCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -1747,6 +1777,12 @@ func (c *CardColorCountersClient) Journal(ctx context.Context, deltas ...cardcol
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *CardColorCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *CardColorCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -2025,6 +2061,12 @@ func (c *DeviceCountersClient) Journal(ctx context.Context, deltas ...devicecoun
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *DeviceCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -2307,6 +2349,12 @@ func (c *FolderCountersClient) Journal(ctx context.Context, deltas ...foldercoun
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *FolderCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -2598,6 +2646,12 @@ func (c *MemberCountersClient) Journal(ctx context.Context, deltas ...membercoun
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *MemberCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *MemberCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -2887,6 +2941,12 @@ func (c *MemoCountersClient) Journal(ctx context.Context, deltas ...memocounters
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *MemoCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *MemoCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -3174,6 +3234,12 @@ func (c *ChildCountersClient) Journal(ctx context.Context, deltas ...childcounte
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *ChildCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *ChildCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -3450,6 +3516,12 @@ func (c *KindCountersClient) Journal(ctx context.Context, deltas ...kindcounters
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *KindCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -3732,6 +3804,12 @@ func (c *StopCountersClient) Journal(ctx context.Context, deltas ...stopcounters
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *StopCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *StopCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -4010,6 +4088,12 @@ func (c *TaskTierCountersClient) Journal(ctx context.Context, deltas ...tasktier
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TaskTierCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -4298,6 +4382,12 @@ func (c *TaskCountersClient) Journal(ctx context.Context, deltas ...taskcounters
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TaskCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *TaskCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -4583,6 +4673,12 @@ func (c *OwnerCountersClient) Journal(ctx context.Context, deltas ...ownercounte
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *OwnerCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *OwnerCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -4861,6 +4957,12 @@ func (c *ReviewCountersClient) Journal(ctx context.Context, deltas ...reviewcoun
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *ReviewCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -5150,6 +5252,12 @@ func (c *TokenCountersClient) Journal(ctx context.Context, deltas ...tokencounte
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TokenCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *TokenCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -5428,6 +5536,12 @@ func (c *TokenNameCountersClient) Journal(ctx context.Context, deltas ...tokenna
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TokenNameCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *TokenNameCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -5704,6 +5818,12 @@ func (c *MarriageCountersClient) Journal(ctx context.Context, deltas ...marriage
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *MarriageCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -5986,6 +6106,12 @@ func (c *TenantUserCountersClient) Journal(ctx context.Context, deltas ...tenant
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TenantUserCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *TenantUserCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -6262,6 +6388,12 @@ func (c *VoteCountersClient) Journal(ctx context.Context, deltas ...votecounters
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *VoteCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.

@@ -325,6 +325,12 @@ func (c *TermCountersClient) Journal(ctx context.Context, deltas ...termcounters
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TermCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *TermCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -610,6 +616,12 @@ func (c *FriendCountersClient) Journal(ctx context.Context, deltas ...friendcoun
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *FriendCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -901,6 +913,12 @@ func (c *TreeCountersClient) Journal(ctx context.Context, deltas ...treecounters
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TreeCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -1201,6 +1219,12 @@ func (c *StageCountersClient) Journal(ctx context.Context, deltas ...stagecounte
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *StageCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *StageCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -1497,6 +1521,12 @@ func (c *StatusCountersClient) Journal(ctx context.Context, deltas ...statuscoun
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *StatusCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *StatusCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -1783,6 +1813,12 @@ func (c *ProjectCountersClient) Journal(ctx context.Context, deltas ...projectco
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *ProjectCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -2081,6 +2117,12 @@ func (c *OwnerCountersClient) Journal(ctx context.Context, deltas ...ownercounte
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *OwnerCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *OwnerCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -2370,6 +2412,12 @@ func (c *DayCountersClient) Journal(ctx context.Context, deltas ...daycounters.D
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *DayCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *DayCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -2657,6 +2705,12 @@ func (c *PeriodCountersClient) Journal(ctx context.Context, deltas ...periodcoun
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *PeriodCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -2957,6 +3011,12 @@ func (c *ContentCountersClient) Journal(ctx context.Context, deltas ...contentco
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *ContentCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *ContentCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -3235,6 +3295,12 @@ func (c *AssigneeCountersClient) Journal(ctx context.Context, deltas ...assignee
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *AssigneeCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -3517,6 +3583,12 @@ func (c *PriceCountersClient) Journal(ctx context.Context, deltas ...pricecounte
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *PriceCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *PriceCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
@@ -3795,6 +3867,12 @@ func (c *TagEntriesCountersClient) Journal(ctx context.Context, deltas ...tagent
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TagEntriesCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -4084,6 +4162,12 @@ func (c *TaggingCountersClient) Journal(ctx context.Context, deltas ...taggingco
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TaggingCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.

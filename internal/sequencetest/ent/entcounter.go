@@ -312,6 +312,12 @@ func (c *TaskCountersClient) Journal(ctx context.Context, deltas ...taskcounters
 	return c.handle().Journal(ctx, journal...)
 }
 
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *TaskCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
+}
+
 // Backlog tells how much of the journal is not folded yet.
 func (c *TaskCountersClient) Backlog(ctx context.Context) (entcounter.Backlog, error) {
 	return c.handle().Backlog(ctx)
