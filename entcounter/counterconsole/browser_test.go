@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/entcounter/entcounter/ent/file"
 	"github.com/entcounter/entcounter/entcounter"
@@ -242,7 +243,7 @@ func TestBrowser(t *testing.T) {
 	b.until("#verdict-title + p", "Not verified")
 	files.File.Update().Where(file.StatusEQ(file.StatusFailed)).SetStatus(file.StatusNew).ExecX(ctx)
 	b.until(".stats", "6")
-	for range 30 { // something to plot
+	for range 15 { // something to plot
 		files.File.UpdateOneID(1).SetStatus(file.StatusCopying).ExecX(ctx)
 		files.File.UpdateOneID(1).SetStatus(file.StatusNew).ExecX(ctx)
 		time.Sleep(20 * time.Millisecond)
@@ -281,7 +282,7 @@ func TestBrowser(t *testing.T) {
 	b.pages("healed")
 
 	// Without a scope it asks first.
-	b.run(chromedp.Clear("[data-column=dataset_id]"))
+	b.run(chromedp.SendKeys("[data-column=dataset_id]", "\b"))
 	b.click("[data-action=rebuild]")
 	b.until("dialog[open]", "Rebuild all of File?")
 	b.picture("dialog")
@@ -317,7 +318,7 @@ func TestBrowser(t *testing.T) {
 	}
 
 	// Somebody who can use no pointer reads the plots by keys.
-	b.run(chromedp.Focus(".plot"), chromedp.KeyEvent("\ue012"), chromedp.KeyEvent("\ue012"))
+	b.run(chromedp.Focus(".plot"), chromedp.KeyEvent(kb.ArrowLeft), chromedp.KeyEvent(kb.ArrowLeft))
 	b.until("figure .readout", ": ")
 	b.mu.Lock()
 	defer b.mu.Unlock()

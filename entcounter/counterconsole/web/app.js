@@ -51,6 +51,7 @@ const plural = (n, one, many) => (n === 1 ? `1 ${one}` : `${count(n)} ${many}`);
 
 function duration(seconds) {
 	if (seconds <= 0) return "none";
+	if (seconds < 0.1) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
 	if (seconds < 10) return `${seconds.toFixed(1)} s`;
 	if (seconds < 120) return `${Math.round(seconds)} s`;
 	if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
@@ -192,8 +193,8 @@ function build(counter) {
 		advice: h("p", { class: "advice", role: "status" }),
 		stats: h("dl", { class: "stats" }),
 		plots: [
-			plot("Rows waiting in the journal", (p) => p.journal, (v) => short.format(v), (p) => `${plural(p.journal, "row", "rows")}, ${rate(p.in)} in and ${rate(p.out)} out a second`),
-			plot("Age of the oldest row", (p) => p.oldest, duration, (p) => duration(p.oldest)),
+			plot("Rows waiting in the journal", (p) => p.journal, (v) => short.format(v), (p) => plural(p.journal, "row", "rows"), (p) => `, ${rate(p.in)} in and ${rate(p.out)} out a second`),
+			plot("Age of the oldest row", (p) => p.oldest, duration, (p) => duration(p.oldest), () => ""),
 		],
 		problem: h("p", { class: "problem", role: "alert", hidden: true }),
 		jobs: h("ul", { class: "jobs" }),
@@ -263,8 +264,8 @@ function drawSample() {
 		["Journalled", `${rate(last.in)}/s`],
 		["Folded", `${rate(last.out)}/s`],
 		["Last fold", when(counter.lastFold)],
-		["Built", when(counter.built)],
 	];
+	if (counter.built) stats.push(["Built", when(counter.built)]);
 	if (counter.garbage !== null) {
 		stats.push([counter.history ? "Unpurged transactions" : "Dead rows", count(counter.garbage)]);
 	}
@@ -285,11 +286,13 @@ function drawHot() {
 		table(["key", "now", "mean"], counter.hot.map((hot) => [keyCell(counter, hot.key), number(count(hot.now)), number(rate(hot.mean))])));
 }
 
-function table(heads, rows) {
+// table has rows of cells. On a phone, one that stacks shows each row as lines. A row without
+// a key belongs to the one above it.
+function table(heads, rows, stack) {
 	const numeric = (i) => (rows[0]?.[i]?.class ?? "").includes("number");
-	return h("table", { class: "stack" },
+	return h("table", { class: stack ? "stack" : null },
 		h("thead", {}, h("tr", {}, heads.map((head, i) => h("th", { scope: "col", class: numeric(i) ? "number" : null }, head)))),
-		h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell, i) => h("td", { class: cell.class, "data-head": heads[i] || null }, cell.children))))));
+		h("tbody", {}, rows.map((cells, r) => h("tr", { class: rows[r + 1]?.[0].children.length === 0 ? "open" : null }, cells.map((cell, i) => h("td", { class: cell.class, "data-head": heads[i] || null }, cell.children))))));
 }
 
 const number = (text, more) => ({ class: `number ${more ?? ""}`.trim(), children: [text] });
@@ -347,7 +350,7 @@ function drawJobs(changed) {
 		const running = job.state === "running";
 		const said = running
 			? `${job.phase || "starting"}, ${duration(job.seconds)}${job.total > 0 ? `, ${count(job.done)} of ${count(job.total)}` : job.done ? `, ${plural(job.done, "key differs", "keys differ")}` : ""}`
-			: `${job.message} ${clock(job.started)}, took ${duration(Math.max(job.seconds, 0.001))}`;
+			: `${job.message} ${clock(job.started)}, took ${duration(job.seconds)}`;
 		const bar = h("progress", { "aria-label": doing[job.action] + scope, max: job.total > 0 ? job.total : null, value: job.total > 0 ? job.done : null });
 		return h("li", { "data-state": job.state },
 			h("div", {}, h("span", {}, doing[job.action] + scope), h("div", { class: job.state === "failed" ? "failed" : "sub" }, said)),
@@ -389,7 +392,7 @@ function drawVerdict() {
 	const more = verdict.keys - verdict.drift.length;
 	shown.verdict.replaceChildren(title,
 		h("p", { class: "sub" }, `${plural(verdict.keys, "key", "keys")} of ${where} differed at ${when(verdict.at)}.`),
-		table(["key", "measure", "counter", "rows", "off by", ...(operate ? [""] : [])], rows),
+		table(["key", "measure", "counter", "rows", "off by", ...(operate ? [""] : [])], rows, true),
 		more > 0 ? h("p", { class: "sub" }, `${count(more)} more are not listed.`) : "");
 }
 
@@ -405,7 +408,7 @@ function drawState() {
 // --- plots
 
 // plot is a figure of a value over time, which tells more where it is pointed at.
-function plot(title, value, label, tell) {
+function plot(title, value, label, tell, tellMore) {
 	const readout = h("span", { class: "readout" });
 	const picture = svg("svg", { class: "plot", role: "img", tabindex: "0", "aria-label": title });
 	const element = h("figure", {}, h("figcaption", {}, h("span", {}, title), readout), picture);
@@ -459,7 +462,7 @@ function plot(title, value, label, tell) {
 		}
 		picture.replaceChildren(...parts);
 		const said = point ? tell(point) : "";
-		readout.textContent = pointed !== null && point ? `${clock(point.at)}: ${said}` : said;
+		readout.textContent = pointed !== null && point ? `${clock(point.at)}: ${said}${tellMore(point)}` : said;
 		picture.setAttribute("aria-label", `${title}: ${said}`);
 	}
 
