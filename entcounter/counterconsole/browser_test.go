@@ -46,7 +46,7 @@ type browser struct {
 }
 
 func newBrowser(t *testing.T, url string) *browser {
-	b := &browser{T: t, ctx: testbrowser.New(t, time.Minute)}
+	b := &browser{T: t, ctx: testbrowser.New(t, 3*time.Minute)}
 	err := chromedp.Listen(b.ctx, func(event any) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -104,7 +104,7 @@ func eval[T any](b *browser, expression string) T {
 func (b *browser) until(selector, text string) {
 	b.Helper()
 	got := ""
-	for range 300 {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		got = eval[string](b, fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector))
 		if strings.Contains(got, text) {
 			return
