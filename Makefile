@@ -11,7 +11,7 @@ WITH := go run ./internal/testdb/with --
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-install: ## install the database servers that are missing
+install: ## install the database servers and the browser that are missing
 	./internal/testdb/install.sh
 
 test: install ## run the tests on every database

@@ -60,6 +60,8 @@ type Column struct {
 	Faithful bool
 	// Bits is the size of an integer column in bits, 0 for other types.
 	Bits int
+	// Values are those that an enum column of a key can have.
+	Values []string
 }
 
 // Measure is one additive quantity of a counter.

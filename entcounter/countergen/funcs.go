@@ -37,6 +37,9 @@ func columnLiteral(c entcounter.Column) string {
 	if c.Bits > 0 {
 		parts = append(parts, "Bits: "+strconv.Itoa(c.Bits))
 	}
+	if len(c.Values) > 0 {
+		parts = append(parts, "Values: "+stringsLiteral(c.Values))
+	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 

@@ -196,7 +196,9 @@ func (c *counter) resolve(tables []*schema.Table) error {
 		return err
 	}
 	for _, k := range c.Key {
-		c.Definition.Key = append(c.Definition.Key, columnOf(k.Column))
+		column := columnOf(k.Column)
+		column.Values = k.Column.Enums
+		c.Definition.Key = append(c.Definition.Key, column)
 	}
 	for _, m := range c.Measures {
 		c.Definition.Measures = append(c.Definition.Measures, entcounter.Measure{Name: m.Name, Delta: m.Name + "_delta"})

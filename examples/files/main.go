@@ -1,6 +1,7 @@
 // Command files keeps a catalogue of a directory tree and exact counts of what is in it.
 //
-//	go run ./examples/files [-dir PATH] [-dsn DSN] [-workers N] [-batch N] [-read BYTES]
+//	go run ./examples/files [-dir PATH] [-dsn DSN] [-workers N] [-batch N] [-read BYTES] [-console ADDRESS]
+//	go run ./examples/files [-dsn DSN] counters COMMAND
 //
 // Every folder below PATH becomes a dataset, every regular file a row with its size. Workers then
 // take the files from New through Copying to Copied or Failed, many rows in one update, while
@@ -11,6 +12,10 @@
 // The program can be interrupted at any moment, and goes on where it stopped when it is run again:
 // with files that were not copied, that were being copied, that failed, that are new or have another
 // size than before. Rows of files and folders that are gone are deleted.
+//
+// With -console, a web page shows the counters meanwhile, and afterwards until the program is
+// interrupted. With counters, the program does nothing but run a command of the counters' command
+// line: counters --help lists them, and their exit codes.
 //
 // It exits with 0 when every number is right, 1 when one is not or something failed, 2 when it was
 // called wrongly, and 130 when it was interrupted and every number is right.
@@ -54,6 +59,8 @@ type options struct {
 	workers int
 	batch   int
 	read    int64
+	web     string   // address of the console
+	command []string // of the counters' command line
 }
 
 // app is one run of the program.
@@ -90,6 +97,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return exitUsage // flag has said why
 	}
+	if opts.command != nil {
+		return runCounters(ctx, opts.dsn, opts.command, stdout, stderr)
+	}
 	fail := func(code int, err error) int {
 		fmt.Fprintln(stderr, "files:", err)
 		return code
@@ -113,7 +123,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fmt.Fprintf(stdout, "tree       %s\ndatabase   %s (%s)\n", encode(root, 4096), src.Label, version)
 
 	a := &app{options: opts, root: root, disk: osDisk{}, client: client, console: console.New(stderr)}
-	return a.run(ctx, stdout)
+	if opts.web == "" {
+		return a.run(ctx, stdout)
+	}
+	url, stop, err := a.serveConsole(ctx, opts.web)
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	defer stop()
+	fmt.Fprintf(stdout, "console    %s\n", url)
+	code := a.run(ctx, stdout)
+	if ctx.Err() == nil {
+		fmt.Fprintf(stdout, "console    %s until interrupted\n", url)
+		<-ctx.Done()
+	}
+	return code
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -125,8 +149,13 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.workers, "workers", 4, "number of concurrent workers")
 	flags.IntVar(&o.batch, "batch", 500, "number of rows that one statement changes at most")
 	flags.Int64Var(&o.read, "read", 4<<10, "number of bytes that a copy reads of each file at most")
+	flags.StringVar(&o.web, "console", "", "loopback `address` to serve a web page of the counters on, such as 127.0.0.1:8080")
 	if err := flags.Parse(args); err != nil {
 		return o, err
+	}
+	if flags.Arg(0) == "counters" {
+		o.command = flags.Args()[1:]
+		return o, nil
 	}
 	err := func() error {
 		switch {
@@ -138,6 +167,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 			return fmt.Errorf("-batch is not between 1 and %d", maxBatch)
 		case o.read < 0:
 			return errors.New("-read is negative")
+		case o.web != "":
+			return checkConsole(o.web)
 		}
 		return nil
 	}()

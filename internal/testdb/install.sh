@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what the tests need, as far as it is missing: database servers, and the checker of alert rules.
+# Installs what the tests need, as far as it is missing: database servers, the checker of alert rules, and the
+# browser that the console is looked at with.
 #
 #   MariaDB     Debian's mariadb-server-core and -client-core (programs, no service)
 #   PostgreSQL  Debian's postgresql
@@ -8,10 +9,12 @@
 #               and nothing of sid is ever installed or added to the machine's apt sources.
 #   promtool    of Debian's prometheus, whose package would start a service: it is unpacked
 #               into the same folder's prometheus
+#   Chromium    Debian's chromium
 #
 # A kind whose DSN is in the environment (ENTCOUNTER_MARIADB_DSN, ENTCOUNTER_MYSQL_DSN,
-# ENTCOUNTER_POSTGRES_DSN) needs nothing; where a container engine answers, nothing is needed at all
-# on a machine that cannot install. Run again, it only looks.
+# ENTCOUNTER_POSTGRES_DSN) needs nothing, nor does the browser if ENTCOUNTER_CHROMIUM names its program;
+# where a container engine answers, no server is needed on a machine that cannot install. Run again, it
+# only looks.
 set -eu
 
 cache=${ENTCOUNTER_CACHE:-${HOME:-/root}/.cache/entcounter}
@@ -45,19 +48,28 @@ has_promtool() {
 	command -v promtool >/dev/null || [ -x "$cache/prometheus/promtool" ]
 }
 
-# missing prints the kinds that are still missing.
+has_chromium() {
+	[ -n "${ENTCOUNTER_CHROMIUM:-}" ] && return
+	for name in chromium chromium-browser google-chrome google-chrome-stable; do
+		command -v "$name" >/dev/null && return
+	done
+	return 1
+}
+
+# missing prints what is still missing.
 missing() {
 	has_mariadb || echo MariaDB
 	has_postgres || echo PostgreSQL
 	has_mysql || echo MySQL
 	has_promtool || echo promtool
+	has_chromium || echo Chromium
 }
 
 todo=$(missing)
 [ -n "$todo" ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || ! grep -qs '^ID=debian' /etc/os-release; then
-	if has_promtool && command -v docker >/dev/null && docker info >/dev/null 2>&1; then
+	if has_promtool && has_chromium && command -v docker >/dev/null && docker info >/dev/null 2>&1; then
 		say "not installed, containers will do:" $todo
 		exit 0
 	fi
@@ -67,6 +79,7 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || ! grep -qs '^ID=deb
 	say "  - set ENTCOUNTER_MARIADB_DSN, ENTCOUNTER_POSTGRES_DSN, ENTCOUNTER_MYSQL_DSN to an admin DSN"
 	say "  - start docker, and the tests start containers"
 	say "  - for promtool, install Prometheus"
+	say "Chromium or Google Chrome: install it, or set ENTCOUNTER_CHROMIUM to its program"
 	exit 1
 fi
 
@@ -180,6 +193,7 @@ todo=$(missing)
 packages=
 has_mariadb || packages="$packages mariadb-server-core mariadb-client-core"
 has_postgres || packages="$packages postgresql"
+has_chromium || packages="$packages chromium"
 [ -z "$packages" ] || install_debian $packages
 has_mysql || install_mysql
 has_promtool || install_promtool

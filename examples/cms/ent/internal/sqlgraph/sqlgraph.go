@@ -191,7 +191,7 @@ var CounterSchema = &entcounter.Schema{
 			Table:   "site_counters",
 			Journal: "site_counter_journal",
 			Key: []entcounter.Column{
-				{Name: "entity", Type: field.TypeEnum, Faithful: true},
+				{Name: "entity", Type: field.TypeEnum, Faithful: true, Values: []string{"media", "user"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "total", Delta: "total_delta"},

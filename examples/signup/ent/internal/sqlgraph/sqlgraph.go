@@ -121,7 +121,7 @@ var CounterSchema = &entcounter.Schema{
 			Table:   "user_counters",
 			Journal: "user_counter_journal",
 			Key: []entcounter.Column{
-				{Name: "plan", Type: field.TypeEnum, Faithful: true},
+				{Name: "plan", Type: field.TypeEnum, Faithful: true, Values: []string{"free", "paid"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "users", Delta: "users_delta"},

@@ -122,7 +122,7 @@ var CounterSchema = &entcounter.Schema{
 			Journal: "task_counter_journal",
 			Key: []entcounter.Column{
 				{Name: "group_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-				{Name: "status", Type: field.TypeEnum, Faithful: true},
+				{Name: "status", Type: field.TypeEnum, Faithful: true, Values: []string{"new", "in-progr", "waiting", "done", "cancelled"}},
 				{Name: "assignee_id", Type: field.TypeInt, Faithful: true, Bits: 64},
 			},
 			Measures: []entcounter.Measure{
@@ -149,7 +149,7 @@ var CounterSchema = &entcounter.Schema{
 			Journal: "day_counter_journal",
 			Key: []entcounter.Column{
 				{Name: "created_day", Type: field.TypeString, Faithful: true},
-				{Name: "status", Type: field.TypeEnum, Faithful: true},
+				{Name: "status", Type: field.TypeEnum, Faithful: true, Values: []string{"new", "in-progr", "waiting", "done", "cancelled"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
@@ -176,7 +176,7 @@ var CounterSchema = &entcounter.Schema{
 				{Name: "group_id", Type: field.TypeInt, Faithful: true, Bits: 64},
 				{Name: "created_day", Type: field.TypeString, Faithful: true},
 				{Name: "assignee_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-				{Name: "status", Type: field.TypeEnum, Faithful: true},
+				{Name: "status", Type: field.TypeEnum, Faithful: true, Values: []string{"new", "in-progr", "waiting", "done", "cancelled"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},

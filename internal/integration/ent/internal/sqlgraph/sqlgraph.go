@@ -318,7 +318,7 @@ var CounterSchema = &entcounter.Schema{
 			Journal: "member_counter_journal",
 			Key: []entcounter.Column{
 				{Name: "team_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-				{Name: "role", Type: field.TypeEnum, Faithful: true},
+				{Name: "role", Type: field.TypeEnum, Faithful: true, Values: []string{"member", "admin"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
@@ -393,7 +393,7 @@ var CounterSchema = &entcounter.Schema{
 			Table:   "kind_counters",
 			Journal: "kind_counter_journal",
 			Key: []entcounter.Column{
-				{Name: "kind", Type: field.TypeEnum, Faithful: true},
+				{Name: "kind", Type: field.TypeEnum, Faithful: true, Values: []string{"leaf", "branch"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
@@ -464,7 +464,7 @@ var CounterSchema = &entcounter.Schema{
 			Journal: "task_counter_journal",
 			Key: []entcounter.Column{
 				{Name: "project_id", Type: field.TypeUUID, Faithful: true},
-				{Name: "state", Type: field.TypeEnum, Faithful: true},
+				{Name: "state", Type: field.TypeEnum, Faithful: true, Values: []string{"open", "doing", "done", "failed"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
@@ -516,7 +516,7 @@ var CounterSchema = &entcounter.Schema{
 			Journal: "review_counter_journal",
 			Key: []entcounter.Column{
 				{Name: "reviewer_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-				{Name: "state", Type: field.TypeEnum, Faithful: true},
+				{Name: "state", Type: field.TypeEnum, Faithful: true, Values: []string{"open", "doing", "done", "failed"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "tasks", Delta: "tasks_delta"},

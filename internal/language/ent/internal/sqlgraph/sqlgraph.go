@@ -122,7 +122,7 @@ var CounterSchema = &entcounter.Schema{
 			Journal: "term_counter_journal",
 			Key: []entcounter.Column{
 				{Name: "term_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-				{Name: "status", Type: field.TypeEnum, Faithful: true},
+				{Name: "status", Type: field.TypeEnum, Faithful: true, Values: []string{"draft", "published"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
@@ -156,8 +156,8 @@ var CounterSchema = &entcounter.Schema{
 			Table:   "friend_counters",
 			Journal: "friend_counter_journal",
 			Key: []entcounter.Column{
-				{Name: "status", Type: field.TypeEnum, Faithful: true},
-				{Name: "friends_status", Type: field.TypeEnum, Faithful: true},
+				{Name: "status", Type: field.TypeEnum, Faithful: true, Values: []string{"draft", "published"}},
+				{Name: "friends_status", Type: field.TypeEnum, Faithful: true, Values: []string{"draft", "published"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
@@ -236,9 +236,9 @@ var CounterSchema = &entcounter.Schema{
 			Table:   "stage_counters",
 			Journal: "stage_counter_journal",
 			Key: []entcounter.Column{
-				{Name: "entity", Type: field.TypeEnum, Faithful: true},
+				{Name: "entity", Type: field.TypeEnum, Faithful: true, Values: []string{"Parcel", "Piece"}},
 				{Name: "project_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-				{Name: "stage", Type: field.TypeEnum, Faithful: true},
+				{Name: "stage", Type: field.TypeEnum, Faithful: true, Values: []string{"raw", "cooked", "eaten"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
@@ -284,7 +284,7 @@ var CounterSchema = &entcounter.Schema{
 			Table:   "status_counters",
 			Journal: "status_counter_journal",
 			Key: []entcounter.Column{
-				{Name: "parcel_status", Type: field.TypeEnum, Faithful: true},
+				{Name: "parcel_status", Type: field.TypeEnum, Faithful: true, Values: []string{"new", "sent", "done"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
@@ -319,7 +319,7 @@ var CounterSchema = &entcounter.Schema{
 			Journal: "project_counter_journal",
 			Key: []entcounter.Column{
 				{Name: "project_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-				{Name: "parcel_project_state", Type: field.TypeEnum, Faithful: true},
+				{Name: "parcel_project_state", Type: field.TypeEnum, Faithful: true, Values: []string{"open", "closed"}},
 				{Name: "kind", Type: field.TypeString, Faithful: true},
 			},
 			Measures: []entcounter.Measure{
@@ -469,7 +469,7 @@ var CounterSchema = &entcounter.Schema{
 			Table:   "content_counters",
 			Journal: "content_counter_journal",
 			Key: []entcounter.Column{
-				{Name: "stage", Type: field.TypeEnum, Faithful: true},
+				{Name: "stage", Type: field.TypeEnum, Faithful: true, Values: []string{"raw", "cooked", "eaten"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "total", Delta: "total_delta"},
@@ -522,7 +522,7 @@ var CounterSchema = &entcounter.Schema{
 			Table:   "price_counters",
 			Journal: "price_counter_journal",
 			Key: []entcounter.Column{
-				{Name: "stage", Type: field.TypeEnum, Faithful: true},
+				{Name: "stage", Type: field.TypeEnum, Faithful: true, Values: []string{"raw", "cooked", "eaten"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "cents", Delta: "cents_delta"},
@@ -547,7 +547,7 @@ var CounterSchema = &entcounter.Schema{
 			Journal: "tag_entries_counter_journal",
 			Key: []entcounter.Column{
 				{Name: "name", Type: field.TypeString, Faithful: true},
-				{Name: "entries_status", Type: field.TypeEnum, Faithful: true},
+				{Name: "entries_status", Type: field.TypeEnum, Faithful: true, Values: []string{"draft", "published"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
@@ -585,7 +585,7 @@ var CounterSchema = &entcounter.Schema{
 			Journal: "tagging_counter_journal",
 			Key: []entcounter.Column{
 				{Name: "tag_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-				{Name: "entry_status", Type: field.TypeEnum, Faithful: true},
+				{Name: "entry_status", Type: field.TypeEnum, Faithful: true, Values: []string{"draft", "published"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
