@@ -85,6 +85,10 @@ func (c *Handle) Backlog(ctx context.Context) (Backlog, error) {
 	return b, nil
 }
 
+// InTransaction reports whether the counter is bound to a transaction, as those of a
+// generated Tx are.
+func (c *Handle) InTransaction() bool { return inTransaction(c.drv) }
+
 // inTransaction reports whether a driver is bound to a transaction.
 func inTransaction(drv dialect.Driver) bool {
 	t, user := binding(drv)
