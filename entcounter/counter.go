@@ -24,6 +24,9 @@ type Handle struct {
 
 // New returns the operations of a counter on the database of a driver.
 func New(d *Definition, drv dialect.Driver) *Handle {
+	if plain, ok := PlainDriver(drv); ok {
+		drv = plain
+	}
 	return &Handle{def: d, drv: drv, sql: sqlFor(drv.Dialect()), rebuildChunk: 50_000}
 }
 
@@ -128,6 +131,7 @@ func (c *Handle) transact(ctx context.Context, level stdsql.IsolationLevel, pati
 	if inTransaction(c.drv) {
 		return ErrInTransaction
 	}
+	defer ForgetMemo(ctx)
 	creations := 0
 	for races, waits, delay := 0, 0, time.Millisecond; ; {
 		err := c.attempt(ctx, level, fn, locks)

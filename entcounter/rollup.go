@@ -43,7 +43,7 @@ func (d *Definition) RollUp(ctx context.Context, drv dialect.Driver, spec *sqlgr
 	spec.Predicate = nil
 	spec.Node.Columns = slices.Concat(columns, d.measureNames(), []string{ColumnUpdatedAt, ColumnPending})
 	d.scanWith(spec)
-	return d.summing(sqlgraph.QueryNodes(ctx, drv, spec))
+	return d.summing(sqlgraph.QueryNodes(ctx, remembering(ctx, drv), spec))
 }
 
 // selected returns the rows of a counter that a predicate selects, under the name
