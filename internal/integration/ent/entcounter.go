@@ -238,6 +238,9 @@ func attachmentCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Attachment: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*AttachmentCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -529,6 +532,9 @@ func uploadCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Upload: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*UploadCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -815,6 +821,9 @@ func badgeCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Badge: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*BadgeCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -1094,6 +1103,9 @@ func blobCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Blob: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*BlobCounters{}
 		spec := q.querySpec()
@@ -1375,6 +1387,9 @@ func cardCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Card: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*CardCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -1652,6 +1667,9 @@ func cardColorCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter CardColor: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*CardColorCounters{}
 		spec := q.querySpec()
@@ -1933,6 +1951,9 @@ func deviceCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Device: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*DeviceCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -2213,6 +2234,9 @@ func folderCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Folder: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*FolderCounters{}
 		spec := q.querySpec()
@@ -2503,6 +2527,9 @@ func memberCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Member: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*MemberCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -2792,6 +2819,9 @@ func memoCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Memo: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*MemoCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -3080,6 +3110,9 @@ func childCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Child: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*ChildCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -3360,6 +3393,9 @@ func kindCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Kind: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*KindCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -3637,6 +3673,9 @@ func stopCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Stop: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*StopCounters{}
 		spec := q.querySpec()
@@ -3918,6 +3957,9 @@ func taskTierCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter TaskTier: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*TaskTierCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -4198,6 +4240,9 @@ func taskCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Task: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TaskCounters{}
 		spec := q.querySpec()
@@ -4491,6 +4536,9 @@ func ownerCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Owner: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*OwnerCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -4769,6 +4817,9 @@ func reviewCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Review: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*ReviewCounters{}
 		spec := q.querySpec()
@@ -5056,6 +5107,9 @@ func tokenCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Token: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*TokenCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -5336,6 +5390,9 @@ func tokenNameCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter TokenName: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*TokenNameCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -5614,6 +5671,9 @@ func marriageCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Marriage: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*MarriageCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -5891,6 +5951,9 @@ func tenantUserCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter TenantUser: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TenantUserCounters{}
 		spec := q.querySpec()
@@ -6171,6 +6234,9 @@ func voteCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Vote: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*VoteCounters{}
 		spec := q.querySpec()

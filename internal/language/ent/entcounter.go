@@ -230,6 +230,9 @@ func termCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Term: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*TermCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -519,6 +522,9 @@ func friendCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Friend: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*FriendCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -806,6 +812,9 @@ func treeCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Tree: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TreeCounters{}
 		spec := q.querySpec()
@@ -1105,6 +1114,9 @@ func stageCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Stage: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*StageCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -1401,6 +1413,9 @@ func statusCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Status: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*StatusCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -1684,6 +1699,9 @@ func projectCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Project: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*ProjectCounters{}
 		spec := q.querySpec()
@@ -1986,6 +2004,9 @@ func ownerCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Owner: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*OwnerCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -2274,6 +2295,9 @@ func dayCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Day: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*DayCounters{}
 		spec := q.querySpec()
@@ -2564,6 +2588,9 @@ func periodCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Period: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*PeriodCounters{}
 		spec := q.querySpec()
@@ -2859,6 +2886,9 @@ func contentCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Content: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*ContentCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -3143,6 +3173,9 @@ func assigneeCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Assignee: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*AssigneeCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -3422,6 +3455,9 @@ func priceCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Price: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*PriceCounters{}
 		spec := q.querySpec()
@@ -3703,6 +3739,9 @@ func tagEntriesCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter TagEntries: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TagEntriesCounters{}
 		spec := q.querySpec()
@@ -3990,6 +4029,9 @@ func taggingCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Tagging: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TaggingCounters{}
 		spec := q.querySpec()
