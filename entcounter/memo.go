@@ -349,18 +349,20 @@ func isPlainSelect(query string) bool {
 func unquoted(query string) (string, bool) {
 	var (
 		b     strings.Builder
-		quote rune
+		quote byte
 	)
-	for i, c := range query {
-		switch {
+	for i := range len(query) {
+		switch c := query[i]; {
 		case c == '\\' || c == '$' && (i+1 == len(query) || query[i+1] < '0' || query[i+1] > '9'):
 			return "", false
-		case quote == 0 && strings.ContainsRune("\"'`", c):
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'' || c == '`':
 			quote = c
-		case quote == c:
-			quote = 0
-		case quote == 0:
-			b.WriteRune(c)
+		default:
+			b.WriteByte(c)
 		}
 	}
 	return b.String(), quote == 0
