@@ -75,7 +75,7 @@ func (w *memoWorld) begin(ctx context.Context) *ent.Tx {
 
 // Equal reads ask once, whatever they are made of, and give each its own values.
 func TestMemoAsksOnce(t *testing.T) {
-	eachMemo(t, func(ctx context.Context, w *memoWorld) {
+	eachMemo(t, func(_ context.Context, w *memoWorld) {
 		c := w.client.FileCounters
 		for _, read := range []struct {
 			name string
@@ -135,7 +135,7 @@ func TestMemoAsksOnce(t *testing.T) {
 			}
 		}
 
-		ctx = entcounter.WithMemo(t.Context())
+		ctx := entcounter.WithMemo(t.Context())
 		for _, status := range []file.Status{file.StatusNew, file.StatusCopied} {
 			if _, err := c.Read(ctx, filecounters.Key{DatasetID: w.dataset, Status: status}); err != nil {
 				t.Fatal(err)
