@@ -14,7 +14,7 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
-	"github.com/entcounter/entcounter/internal/activity"
+	"github.com/entcounter/entcounter/entcounter/internal/activity"
 )
 
 // Every write that ent makes ends in one of the five functions below, with its

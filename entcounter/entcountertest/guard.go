@@ -15,7 +15,7 @@ import (
 	"entgo.io/ent"
 
 	"github.com/entcounter/entcounter/entcounter"
-	"github.com/entcounter/entcounter/internal/activity"
+	"github.com/entcounter/entcounter/entcounter/internal/activity"
 )
 
 // GuardedClient is a generated client.
