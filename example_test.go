@@ -188,6 +188,34 @@ func Example_pages() {
 	// New 1
 }
 
+// A page that shows one count in several places asks for it once.
+func ExampleWithMemo() {
+	client, dataset, ids, remove := open(context.Background())
+	defer remove()
+	ctx := entcounter.WithMemo(context.Background()) // in a middleware, of the request's context
+	key := filecounters.Key{DatasetID: dataset, Status: file.StatusNew}
+
+	for range 3 {
+		n, err := client.FileCounters.Read(ctx, key) // asks the database once
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(n.Count)
+	}
+	client.File.UpdateOneID(ids[0]).SetStatus(file.StatusCopied).ExecX(ctx)
+	n, err := client.FileCounters.Read(ctx, key) // asks again: the request has changed something
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(n.Count)
+
+	// Output:
+	// 3
+	// 3
+	// 3
+	// 2
+}
+
 // A worker folds all counters until its context ends.
 func ExampleNewWorker() {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -24,6 +24,9 @@ type Handle struct {
 
 // New returns the operations of a counter on the database of a driver.
 func New(d *Definition, drv dialect.Driver) *Handle {
+	if plain, ok := PlainDriver(drv); ok {
+		drv = plain
+	}
 	return &Handle{def: d, drv: drv, sql: sqlFor(drv.Dialect()), rebuildChunk: 50_000}
 }
 
@@ -85,6 +88,10 @@ func (c *Handle) Backlog(ctx context.Context) (Backlog, error) {
 	return b, nil
 }
 
+// InTransaction reports whether the counter is bound to a transaction, as those of a
+// generated Tx are.
+func (c *Handle) InTransaction() bool { return inTransaction(c.drv) }
+
 // inTransaction reports whether a driver is bound to a transaction.
 func inTransaction(drv dialect.Driver) bool {
 	t, user := binding(drv)
@@ -124,6 +131,7 @@ func (c *Handle) transact(ctx context.Context, level stdsql.IsolationLevel, pati
 	if inTransaction(c.drv) {
 		return ErrInTransaction
 	}
+	defer ForgetMemo(ctx)
 	creations := 0
 	for races, waits, delay := 0, 0, time.Millisecond; ; {
 		err := c.attempt(ctx, level, fn, locks)

@@ -201,7 +201,7 @@ func (d *Definition) distribute(
 		}
 		st.node++
 	})
-	if err := sqlgraph.QueryNodes(ctx, drv, spec); err != nil {
+	if err := sqlgraph.QueryNodes(ctx, remembering(ctx, drv), spec); err != nil {
 		return nil, d.summing(err)
 	}
 	return &found, nil

@@ -14,6 +14,7 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
+	"github.com/entcounter/entcounter/entcounter/internal/activity"
 )
 
 // Every write that ent makes ends in one of the five functions below, with its
@@ -33,6 +34,7 @@ import (
 
 // CreateNode creates a row, like sqlgraph.CreateNode.
 func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.CreateSpec) error {
+	defer activity.Wrote()
 	if !s.concerns(spec, spec.OnConflict) {
 		transactionOf(drv)
 		return sqlgraph.CreateNode(ctx, drv, spec)
@@ -48,6 +50,7 @@ func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 
 // BatchCreate creates rows, like sqlgraph.BatchCreate.
 func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlgraph.BatchCreateSpec) error {
+	defer activity.Wrote()
 	isConcerned := func(n *sqlgraph.CreateSpec) bool { return s.concerns(n, spec.OnConflict) }
 	if !slices.ContainsFunc(spec.Nodes, isConcerned) {
 		transactionOf(drv)
@@ -73,6 +76,7 @@ func (s *Schema) concerns(n *sqlgraph.CreateSpec, onConflict []sql.ConflictOptio
 
 // UpdateNode updates one row, like sqlgraph.UpdateNode.
 func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.UpdateSpec) error {
+	defer activity.Wrote()
 	if err := s.keepsNumbers(drv.Dialect(), spec); err != nil {
 		return err
 	}
@@ -86,6 +90,7 @@ func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 
 // UpdateNodes updates the rows that match, like sqlgraph.UpdateNodes.
 func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.UpdateSpec) (affected int, err error) {
+	defer activity.Wrote()
 	if err := s.keepsNumbers(drv.Dialect(), spec); err != nil {
 		return 0, err
 	}
@@ -143,6 +148,7 @@ func (s *Schema) updateOf(dialectName string, spec *sqlgraph.UpdateSpec) update 
 
 // DeleteNodes deletes the rows that match, like sqlgraph.DeleteNodes.
 func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlgraph.DeleteSpec) (affected int, err error) {
+	defer activity.Wrote()
 	counters := s.counted(spec.Node.Table)
 	t := s.Tables[spec.Node.Table]
 	if len(counters) == 0 && !s.countsRows(spec.Node.Table) && (t == nil || len(t.ReferencedBy) == 0) {

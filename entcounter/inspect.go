@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -157,51 +156,6 @@ func (d *Definition) row(columns []string, values []any) (Row, error) {
 		}
 	}
 	return row, nil
-}
-
-// Drift is a key whose counter differs from a recount.
-type Drift struct {
-	Key []any
-	// Stored is what the counter says, Actual what counting the rows says.
-	Stored, Actual []int64
-}
-
-// Drifts recounts a scope and yields every key whose counter differs, in no order, as
-// [Handle.Verify] finds them. An error ends the sequence.
-func (c *Handle) Drifts(ctx context.Context, scope []any) iter.Seq2[Drift, error] {
-	return func(yield func(Drift, error) bool) {
-		var (
-			d       = c.def
-			stopped = errors.New("stopped")
-			targets = make([]any, len(d.Key))
-		)
-		for i, column := range d.Key {
-			targets[i] = scanTarget(column)
-		}
-		err := c.Verify(ctx, scope, func(scan func(...any) error) error {
-			drift := Drift{Stored: make([]int64, len(d.Measures)), Actual: make([]int64, len(d.Measures))}
-			dest := slices.Clone(targets)
-			for _, measures := range [][]int64{drift.Stored, drift.Actual} {
-				for i := range measures {
-					dest = append(dest, &measures[i])
-				}
-			}
-			if err := scan(dest...); err != nil {
-				return err
-			}
-			var err error
-			if drift.Key, err = d.scannedKey(targets); err != nil {
-				return err
-			}
-			if !yield(drift, nil) {
-				return stopped
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, stopped) {
-			yield(Drift{}, err)
-		}
-	}
 }
 
 // Recount counts the counted rows of a scope, without a look at the counter, and

@@ -37,7 +37,7 @@ func (s *Schema) QueryNodes(ctx context.Context, drv dialect.Driver, spec *sqlgr
 		return err
 	}
 	pending := d.scanWith(spec)
-	if err := sqlgraph.QueryNodes(ctx, drv, spec); err != nil {
+	if err := sqlgraph.QueryNodes(ctx, remembering(ctx, drv), spec); err != nil {
 		return fmt.Errorf("entcounter: reading counter %s: %w", d.Name, overflowOf(err))
 	}
 	askBackstop(drv, d, *pending)
@@ -54,7 +54,7 @@ func (s *Schema) CountNodes(ctx context.Context, drv dialect.Driver, spec *sqlgr
 	if err := d.readFrom(ctx, drv, spec, false); err != nil {
 		return 0, err
 	}
-	n, err := sqlgraph.CountNodes(ctx, drv, spec)
+	n, err := sqlgraph.CountNodes(ctx, remembering(ctx, drv), spec)
 	if err != nil {
 		return 0, fmt.Errorf("entcounter: reading counter %s: %w", d.Name, overflowOf(err))
 	}

@@ -43,7 +43,7 @@ func (d *Definition) RollUp(ctx context.Context, drv dialect.Driver, spec *sqlgr
 	spec.Predicate = nil
 	spec.Node.Columns = slices.Concat(columns, d.measureNames(), []string{ColumnUpdatedAt, ColumnPending})
 	pending := d.scanWith(spec)
-	err = sqlgraph.QueryNodes(ctx, drv, spec)
+	err = sqlgraph.QueryNodes(ctx, remembering(ctx, drv), spec)
 	if err == nil {
 		askBackstop(drv, d, *pending)
 	}

@@ -41,6 +41,8 @@ type Tx struct {
 	isolation string
 	// exact are counters that a recount in the transaction has found to be exact.
 	exact map[builtKey]bool
+	// memos that hold answers from the transaction, or are out of date when it commits.
+	memos map[*memo]struct{}
 }
 
 func newTx(inner dialect.Tx, dialectName string) *Tx {
@@ -52,6 +54,7 @@ func (t *Tx) Exec(ctx context.Context, query string, args, v any) error {
 	if err := cmp.Or(t.failure(), ctx.Err()); err != nil {
 		return err
 	}
+	defer t.forgetAnswers()
 	var own sql.Result
 	res, ok := v.(*sql.Result)
 	if !ok {
@@ -80,7 +83,11 @@ func (t *Tx) Query(ctx context.Context, query string, args, v any) error {
 	if err := cmp.Or(t.failure(), ctx.Err()); err != nil {
 		return err
 	}
+	if t.isUsed() && (!isPlainSelect(query) || sessionVars(ctx) != "") {
+		defer t.forgetAnswers()
+	}
 	if err := t.inner.Query(ctx, query, args, v); err != nil {
+		t.forgetAnswers() // PostgreSQL answers nothing any more
 		return t.observe(err)
 	}
 	if rows, ok := v.(*sql.Rows); ok && rows.ColumnScanner != nil {
@@ -102,6 +109,7 @@ func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (stdsql
 	if err := t.beforeRaw(ctx, query); err != nil {
 		return nil, err
 	}
+	defer t.forgetAnswers()
 	res, err := ex.ExecContext(ctx, query, args...)
 	if err != nil {
 		return nil, t.observe(err)
@@ -122,6 +130,7 @@ func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*stds
 	if err := t.beforeRaw(ctx, query); err != nil {
 		return nil, err
 	}
+	defer t.forgetAnswers()
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, t.observe(err)
@@ -133,6 +142,7 @@ func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*stds
 // Commit writes the pending deltas and commits. A failed transaction is rolled
 // back instead.
 func (t *Tx) Commit() error {
+	defer t.forgetAnswers()
 	if err := t.Flush(t.ctx); err != nil {
 		if rerr := t.inner.Rollback(); rerr != nil {
 			err = errors.Join(err, rerr)
@@ -170,6 +180,7 @@ func (t *Tx) foundExact(key builtKey) bool {
 
 // Rollback rolls the transaction back and forgets its deltas.
 func (t *Tx) Rollback() error {
+	defer t.forgetAnswers()
 	t.mu.Lock()
 	t.pending = changes{}
 	t.mu.Unlock()
@@ -187,6 +198,10 @@ func (t *Tx) Add(ctx context.Context, d *Definition, deltas []Delta) error {
 
 // merge takes over the changes of one mutation that succeeded.
 func (t *Tx) merge(ctx context.Context, c *changes) error {
+	if m := memoOf(ctx); m != nil {
+		t.usedBy(m)
+	}
+	defer t.forgetAnswers()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failed != nil {
@@ -237,6 +252,7 @@ func (t *Tx) Flush(ctx context.Context) error {
 // fail makes the transaction impossible to commit, unless it goes back to a
 // savepoint: any that is there is older, as no statement follows.
 func (t *Tx) fail(cause error) {
+	defer t.forgetAnswers()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failed == nil {
@@ -252,6 +268,33 @@ func (t *Tx) lose(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.undoable = false
+}
+
+// usedBy notes that a memo holds answers from the transaction, or belongs to whoever
+// changes something in it.
+func (t *Tx) usedBy(m *memo) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.memos == nil {
+		t.memos = make(map[*memo]struct{})
+	}
+	t.memos[m] = struct{}{}
+}
+
+func (t *Tx) isUsed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.memos) > 0
+}
+
+// forgetAnswers makes reads ask the database again, in the transaction and for those
+// whose changes it holds.
+func (t *Tx) forgetAnswers() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for m := range t.memos {
+		m.forget()
+	}
 }
 
 // failure is what a failed transaction answers to every statement: the server may
@@ -513,6 +556,8 @@ func binding(drv dialect.Driver) (*Tx, counterTx) {
 	for {
 		switch d := drv.(type) {
 		case *dialect.DebugDriver:
+			drv = d.Driver
+		case memoDriver:
 			drv = d.Driver
 		case opDriver:
 			return d.tx, nil

@@ -215,6 +215,9 @@ func entryCountersRead[V any](
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*EntryCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -510,6 +513,9 @@ func termCountersRead[V any](
 		q, ok := query.(*TermCountersQuery)
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TermCounters{}
 		spec := q.querySpec()
@@ -809,6 +815,9 @@ func siteCountersRead[V any](
 		q, ok := query.(*SiteCountersQuery)
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*SiteCounters{}
 		spec := q.querySpec()

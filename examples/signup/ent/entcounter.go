@@ -213,6 +213,9 @@ func userCountersRead[V any](
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*UserCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {

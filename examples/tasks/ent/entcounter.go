@@ -217,6 +217,9 @@ func taskCountersRead[V any](
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*TaskCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -523,6 +526,9 @@ func dayCountersRead[V any](
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*DayCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -822,6 +828,9 @@ func dayTaskCountersRead[V any](
 		q, ok := query.(*DayTaskCountersQuery)
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*DayTaskCounters{}
 		spec := q.querySpec()

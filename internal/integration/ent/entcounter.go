@@ -238,6 +238,9 @@ func attachmentCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Attachment: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*AttachmentCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -543,6 +546,9 @@ func uploadCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Upload: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*UploadCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -843,6 +849,9 @@ func badgeCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Badge: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*BadgeCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -1136,6 +1145,9 @@ func blobCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Blob: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*BlobCounters{}
 		spec := q.querySpec()
@@ -1431,6 +1443,9 @@ func cardCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Card: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*CardCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -1722,6 +1737,9 @@ func cardColorCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter CardColor: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*CardColorCounters{}
 		spec := q.querySpec()
@@ -2017,6 +2035,9 @@ func deviceCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Device: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*DeviceCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -2311,6 +2332,9 @@ func folderCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Folder: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*FolderCounters{}
 		spec := q.querySpec()
@@ -2615,6 +2639,9 @@ func memberCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Member: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*MemberCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -2918,6 +2945,9 @@ func memoCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Memo: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*MemoCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -3220,6 +3250,9 @@ func childCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Child: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*ChildCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -3514,6 +3547,9 @@ func kindCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Kind: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*KindCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -3805,6 +3841,9 @@ func stopCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Stop: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*StopCounters{}
 		spec := q.querySpec()
@@ -4100,6 +4139,9 @@ func taskTierCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter TaskTier: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*TaskTierCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -4394,6 +4436,9 @@ func taskCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Task: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TaskCounters{}
 		spec := q.querySpec()
@@ -4701,6 +4746,9 @@ func ownerCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Owner: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*OwnerCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -4993,6 +5041,9 @@ func reviewCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Review: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*ReviewCounters{}
 		spec := q.querySpec()
@@ -5294,6 +5345,9 @@ func tokenCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Token: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*TokenCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -5588,6 +5642,9 @@ func tokenNameCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter TokenName: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*TokenNameCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -5880,6 +5937,9 @@ func marriageCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Marriage: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*MarriageCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -6171,6 +6231,9 @@ func tenantUserCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter TenantUser: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TenantUserCounters{}
 		spec := q.querySpec()
@@ -6465,6 +6528,9 @@ func voteCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Vote: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*VoteCounters{}
 		spec := q.querySpec()

@@ -278,6 +278,9 @@ func (_q *TaskTierCountersQuery) sqlAll(ctx context.Context, hooks ...queryHook)
 	if len(_q.modifiers) > 0 {
 		_spec.Modifiers = _q.modifiers
 	}
+	if drv, ok := entcounter.PlainDriver(_q.driver); ok {
+		_q.driver = drv
+	}
 	if _q.lookup != nil {
 		_spec.Modifiers = append(_spec.Modifiers, _q.lookup.Mark)
 	}
@@ -297,6 +300,9 @@ func (_q *TaskTierCountersQuery) sqlCount(ctx context.Context) (int, error) {
 	_spec := _q.querySpec()
 	if len(_q.modifiers) > 0 {
 		_spec.Modifiers = _q.modifiers
+	}
+	if drv, ok := entcounter.PlainDriver(_q.driver); ok {
+		_q.driver = drv
 	}
 	if _q.lookup != nil {
 		_spec.Modifiers = append(_spec.Modifiers, _q.lookup.Mark)
@@ -365,6 +371,9 @@ func (_q *TaskTierCountersQuery) sqlQuery(ctx context.Context) *sql.Selector {
 			p(s)
 		}
 	})
+	if drv, ok := entcounter.MemoDriver(ctx, _q.driver); ok {
+		_q.driver = drv
+	}
 	for _, m := range _q.modifiers {
 		m(selector)
 	}

@@ -230,6 +230,9 @@ func termCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Term: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*TermCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -533,6 +536,9 @@ func friendCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Friend: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*FriendCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -834,6 +840,9 @@ func treeCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Tree: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TreeCounters{}
 		spec := q.querySpec()
@@ -1147,6 +1156,9 @@ func stageCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Stage: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*StageCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -1457,6 +1469,9 @@ func statusCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Status: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*StatusCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -1754,6 +1769,9 @@ func projectCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Project: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*ProjectCounters{}
 		spec := q.querySpec()
@@ -2070,6 +2088,9 @@ func ownerCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Owner: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*OwnerCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -2372,6 +2393,9 @@ func dayCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Day: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*DayCounters{}
 		spec := q.querySpec()
@@ -2676,6 +2700,9 @@ func periodCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Period: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*PeriodCounters{}
 		spec := q.querySpec()
@@ -2985,6 +3012,9 @@ func contentCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Content: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*ContentCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -3283,6 +3313,9 @@ func assigneeCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Assignee: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*AssigneeCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -3576,6 +3609,9 @@ func priceCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Price: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*PriceCounters{}
 		spec := q.querySpec()
@@ -3871,6 +3907,9 @@ func tagEntriesCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter TagEntries: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TagEntriesCounters{}
 		spec := q.querySpec()
@@ -4172,6 +4211,9 @@ func taggingCountersRead[V any](
 		}
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter Tagging: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
+		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
 		}
 		rows := []*TaggingCounters{}
 		spec := q.querySpec()
