@@ -340,13 +340,17 @@ func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 	if err := m.meetCreated(nodes, sets); err != nil {
 		return err
 	}
+	changed, err := m.bear(m.schema.Tables[nodes[0].Table], nodes, sets)
+	if err != nil {
+		return err
+	}
 	if err := m.settle(); err != nil {
 		return err
 	}
 	if len(counters) == 0 {
 		return nil
 	}
-	return m.countCreated(nodes, sets, counters)
+	return m.countCreated(nodes, sets, counters, changed)
 }
 
 // meetCreated notes inserted rows that computed sources count.
@@ -370,8 +374,8 @@ func (m *mutation) meetCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet) e
 }
 
 // countCreated counts inserted rows from what their specs set, and reads back those
-// whose values only the database knows.
-func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet, counters []counted) error {
+// whose values only the database knows, or all if they have been changed since.
+func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet, counters []counted, changed bool) error {
 	t, err := m.table(nodes[0].Table)
 	if err != nil {
 		return err
@@ -395,7 +399,7 @@ func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet, 
 				break
 			}
 		}
-		if ok && !m.schema.imagesOnly {
+		if ok && !changed && !m.schema.imagesOnly {
 			if err := m.countRow(counters, row{values: values}, 1); err != nil {
 				return err
 			}
@@ -906,14 +910,70 @@ func (m *mutation) touchTargets(e *sqlgraph.EdgeSpec) error {
 		return err
 	}
 	for chunk := range slices.Chunk(e.Target.Nodes, lockChunk) {
-		_, err := m.touch(t, e.Schema, func(s *sql.Selector) {
+		found, err := m.touch(t, e.Schema, func(s *sql.Selector) {
 			s.Where(sql.InValues(s.C(e.Target.IDSpec.Column), chunk...))
 		}, forChange, stay, named(e.Columns[0]))
 		if err != nil {
 			return err
 		}
+		if err := m.await(t, chunk, found); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// await notes rows that an edge is to be added to and that are not there to be locked.
+// The change fails if they still are not.
+func (m *mutation) await(t *Table, ids []driver.Value, found [][]any) error {
+	if len(found) == len(ids) {
+		return nil
+	}
+	there := make(map[string]bool, len(found))
+	for _, id := range found {
+		there[rowKey(t, id)] = true
+	}
+	m.missing += len(ids) - len(found)
+	for _, id := range ids {
+		norm, err := normalizeValue(t.ID[0], id)
+		if err != nil {
+			return err
+		}
+		if key := rowKey(t, []any{norm}); !there[key] {
+			m.awaited = append(m.awaited, key)
+		}
+	}
+	return nil
+}
+
+// rowKey tells rows of all tables apart.
+func rowKey(t *Table, id []any) string { return string(appendKey([]byte(t.Name+" "), id)) }
+
+// bear takes created rows from those that are awaited, and reports whether any was.
+func (m *mutation) bear(t *Table, nodes []*sqlgraph.CreateSpec, sets []columnSet) (born bool, err error) {
+	for i, n := range nodes {
+		if m.missing == 0 {
+			break
+		}
+		id, err := createdID(t, n, sets[i])
+		if err != nil {
+			return false, err
+		}
+		if slices.Contains(m.awaited, rowKey(t, id)) {
+			m.missing--
+			born = true
+		}
+	}
+	return born, nil
+}
+
+// arrived makes sure, after the change, that no row came in between: what such a row
+// was before is not known.
+func (m *mutation) arrived() error {
+	if m.missing == 0 {
+		return nil
+	}
+	return fmt.Errorf("entcounter: an edge was added to a row that was not there before: %w", errRaced)
 }
 
 // touchCleared touches the rows that an edge is removed from, and returns edges
@@ -1310,6 +1370,15 @@ func (s *updateSet) readModifiers(dialectName string, spec *sqlgraph.UpdateSpec)
 	for _, c := range columns {
 		s.modify(c)
 	}
+	// They run again to make the statement, and are held to what they have set here.
+	set := *s
+	spec.Modifiers = append(slices.Clip(spec.Modifiers), func(u *sql.UpdateBuilder) {
+		query, _ := u.Query()
+		columns, _, ok := settersOf(query)
+		if ok && slices.ContainsFunc(columns, func(c string) bool { return !set.changes(c) }) {
+			u.AddError(fmt.Errorf("entcounter: a modifier of an update of %s sets other columns than it did before: it must do the same each time it is called", spec.Node.Table))
+		}
+	})
 }
 
 // modify notes that only the database knows what a column is set to.

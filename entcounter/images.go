@@ -360,6 +360,9 @@ type departure struct {
 
 // settle adds the image after of all touched rows, and forgets them.
 func (m *mutation) settle() error {
+	if err := m.arrived(); err != nil {
+		return err
+	}
 	for _, tc := range m.order {
 		if len(tc.counters) == 0 {
 			continue
@@ -409,4 +412,8 @@ type mutation struct {
 	departures []departure
 	meetings   []*meeting
 	keepsRows  bool // no touched row goes away
+	// awaited rows were not there to be locked, and missing is how many of them have not
+	// been created by the mutation itself.
+	awaited []string
+	missing int
 }

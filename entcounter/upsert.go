@@ -431,7 +431,7 @@ func (u *upsertion) inserted(nodes []upsertNode) error {
 		if len(u.counters) == 0 {
 			return nil
 		}
-		return u.countCreated(specsOf(nodes), setsOf(nodes), u.counters)
+		return u.countCreated(specsOf(nodes), setsOf(nodes), u.counters, false)
 	}
 	ids := make([][]any, len(nodes))
 	for i, n := range nodes {

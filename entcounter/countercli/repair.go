@@ -156,21 +156,49 @@ cannot read the counter.`,
 }
 
 func (a *app) rebuildEach(cmd *cobra.Command, counters []*entcounter.Handle, scope []any) error {
+	return a.correctEach(cmd, counters, scope, func(h *entcounter.Handle) (int, error) {
+		p := startProgress(cmd, "rebuilding "+target(h, scope), -1)
+		defer p.end()
+		rebuilt, err := h.Rebuild(cmd.Context(), scope)
+		return rebuilt.Keys, err
+	})
+}
+
+func (a *app) buildEach(cmd *cobra.Command, counters []*entcounter.Handle, restart bool) error {
+	return a.correctEach(cmd, counters, nil, func(h *entcounter.Handle) (int, error) {
+		var (
+			p    *progress
+			done int
+		)
+		built, err := h.Build(cmd.Context(), entcounter.BuildOptions{Restart: restart, Progress: func(b entcounter.BuildProgress) {
+			if p == nil {
+				p = startProgress(cmd, "building "+h.Name(), int64(b.Scopes))
+			}
+			p.add(int64(b.Done - done))
+			done = b.Done
+		}})
+		if p != nil {
+			p.end()
+		}
+		return built.Keys, err
+	})
+}
+
+// correctEach reports how many keys were corrected in each counter.
+func (a *app) correctEach(cmd *cobra.Command, counters []*entcounter.Handle, scope []any, correct func(*entcounter.Handle) (int, error)) error {
 	objects := []object{}
 	for _, h := range counters {
 		started := time.Now()
-		p := startProgress(cmd, "rebuilding "+target(h, scope), -1)
-		rebuilt, err := h.Rebuild(cmd.Context(), scope)
-		p.end()
+		keys, err := correct(h)
 		if err != nil {
 			return err
 		}
 		took := time.Since(started).Round(time.Millisecond)
 		objects = append(objects, object{
-			{"counter", h.Name()}, {"scope", fields(keyNames(h), scope)}, {"corrected_keys", rebuilt.Keys}, {"seconds", took.Seconds()},
+			{"counter", h.Name()}, {"scope", fields(keyNames(h), scope)}, {"corrected_keys", keys}, {"seconds", took.Seconds()},
 		})
 		if !a.json {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s corrected (%s)\n", target(h, scope), plural(int64(rebuilt.Keys), "key", "keys"), took)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s corrected (%s)\n", target(h, scope), plural(int64(keys), "key", "keys"), took)
 		}
 	}
 	if a.json {
@@ -220,7 +248,7 @@ declaration has built. The others are left alone. Writers go on meanwhile.`,
 			if err := a.confirmDeclaration(cmd, unbuilt); err != nil {
 				return err
 			}
-			return a.rebuildEach(cmd, unbuilt, nil)
+			return a.buildEach(cmd, unbuilt, restart)
 		},
 	}
 	return a.withYes(cmd)
