@@ -354,7 +354,7 @@ func (w *world) start(name string, writers, files int, do writes) *program {
 
 // work runs a worker for as long as the test.
 func (w *world) work(counters []*entcounter.Handle) {
-	worker := entcounter.NewWorker(counters, entcounter.WorkerOptions{Interval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	worker := entcounter.NewWorker(counters, entcounter.WorkerOptions{MinInterval: 100 * time.Millisecond, MaxInterval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(w.ctx)
 	var done sync.WaitGroup
 	done.Go(func() { _ = worker.Run(ctx) })

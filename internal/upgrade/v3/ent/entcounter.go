@@ -218,6 +218,9 @@ func fileCountersRead[V any](
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*FileCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -319,6 +322,12 @@ func (c *FileCountersClient) Journal(ctx context.Context, deltas ...filecounters
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *FileCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -512,6 +521,9 @@ func fileLargeCountersRead[V any](
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*FileLargeCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -615,6 +627,12 @@ func (c *FileLargeCountersClient) Journal(ctx context.Context, deltas ...filelar
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *FileLargeCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -808,6 +826,9 @@ func fileCountCountersRead[V any](
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*FileCountCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -907,6 +928,12 @@ func (c *FileCountCountersClient) Journal(ctx context.Context, deltas ...filecou
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *FileCountCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -1101,6 +1128,9 @@ func fileKindCountersRead[V any](
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*FileKindCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -1203,6 +1233,12 @@ func (c *FileKindCountersClient) Journal(ctx context.Context, deltas ...filekind
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *FileKindCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.
@@ -1402,6 +1438,9 @@ func fileDatasetCountersRead[V any](
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*FileDatasetCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -1502,6 +1541,12 @@ func (c *FileDatasetCountersClient) Journal(ctx context.Context, deltas ...filed
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *FileDatasetCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.

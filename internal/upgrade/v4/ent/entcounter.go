@@ -214,6 +214,9 @@ func fileCountersRead[V any](
 		if !ok {
 			return nil, fmt.Errorf("unexpected query type %T", query)
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*FileCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {
@@ -315,6 +318,12 @@ func (c *FileCountersClient) Journal(ctx context.Context, deltas ...filecounters
 		}
 	}
 	return c.handle().Journal(ctx, journal...)
+}
+
+// Health tells how the counter does: how much is not folded yet, since when, and more.
+// See [entcounter.Handle.Health].
+func (c *FileCountersClient) Health(ctx context.Context) (entcounter.Health, error) {
+	return c.handle().Health(ctx)
 }
 
 // Backlog tells how much of the journal is not folded yet.

@@ -272,6 +272,9 @@ func (_q *FileCountersQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]
 		nodes = append(nodes, node)
 		return node.assignValues(columns, values)
 	}
+	if drv, ok := entcounter.PlainDriver(_q.driver); ok {
+		_q.driver = drv
+	}
 	if _q.lookup != nil {
 		_spec.Modifiers = append(_spec.Modifiers, _q.lookup.Mark)
 	}
@@ -289,6 +292,9 @@ func (_q *FileCountersQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]
 
 func (_q *FileCountersQuery) sqlCount(ctx context.Context) (int, error) {
 	_spec := _q.querySpec()
+	if drv, ok := entcounter.PlainDriver(_q.driver); ok {
+		_q.driver = drv
+	}
 	if _q.lookup != nil {
 		_spec.Modifiers = append(_spec.Modifiers, _q.lookup.Mark)
 	}
@@ -356,6 +362,9 @@ func (_q *FileCountersQuery) sqlQuery(ctx context.Context) *sql.Selector {
 			p(s)
 		}
 	})
+	if drv, ok := entcounter.MemoDriver(ctx, _q.driver); ok {
+		_q.driver = drv
+	}
 	for _, p := range _q.predicates {
 		p(selector)
 	}

@@ -199,9 +199,13 @@ var (
 		{Name: "operation", Type: field.TypeString, Size: 16},
 		{Name: "version", Type: field.TypeInt64},
 		{Name: "declaration", Type: field.TypeString, Size: 2000},
+		{Name: "done_at", Type: field.TypeTime, Nullable: true, SchemaType: map[string]string{"mysql": "datetime(6)", "postgres": "timestamptz(6)", "sqlite3": "datetime"}},
+		{Name: "total_rows", Type: field.TypeInt64, Nullable: true},
+		{Name: "last_rows", Type: field.TypeInt64, Nullable: true},
+		{Name: "last_micros", Type: field.TypeInt64, Nullable: true},
 	}
 	// CounterLocksTable holds the schema information for the "counter_locks" table.
-	// One row for each counter and operation. Whoever folds or rebuilds a counter writes its row first. The rebuilt row has the declaration that the counter was built by.
+	// One row for each counter and operation. Whoever folds or rebuilds a counter writes its row first. The rebuilt row has the declaration that the counter was built by; a paused row keeps workers from folding.
 	CounterLocksTable = &schema.Table{
 		Name:       "counter_locks",
 		Columns:    CounterLocksColumns,
