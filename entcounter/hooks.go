@@ -37,6 +37,13 @@ func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 		transactionOf(drv)
 		return sqlgraph.CreateNode(ctx, drv, spec)
 	}
+	one, err := s.createAlone(drv, []*sqlgraph.CreateSpec{spec}, spec.OnConflict)
+	if err != nil {
+		return err
+	}
+	if one != nil {
+		return one.failed(sqlgraph.CreateNode(ctx, one, spec))
+	}
 	return s.mutate(ctx, drv, func(m *mutation) error {
 		return m.create([]*sqlgraph.CreateSpec{spec}, spec.OnConflict, func(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) error {
 			node := *nodes[0]
@@ -52,6 +59,13 @@ func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlg
 	if !slices.ContainsFunc(spec.Nodes, isConcerned) {
 		transactionOf(drv)
 		return sqlgraph.BatchCreate(ctx, drv, spec)
+	}
+	one, err := s.createAlone(drv, spec.Nodes, spec.OnConflict)
+	if err != nil {
+		return err
+	}
+	if one != nil {
+		return one.failed(sqlgraph.BatchCreate(ctx, one, spec))
 	}
 	return s.mutate(ctx, drv, func(m *mutation) error {
 		return m.create(spec.Nodes, spec.OnConflict, func(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) error {
@@ -81,6 +95,9 @@ func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 		transactionOf(drv)
 		return sqlgraph.UpdateNode(ctx, drv, spec)
 	}
+	if spec.ScanValues != nil && s.updatesAlone(drv, spec, u) {
+		return s.newMutation(ctx, nil, drv).updateOneAlone(spec, u)
+	}
 	return s.mutate(ctx, drv, func(m *mutation) error { return m.updateOne(spec, u) })
 }
 
@@ -93,6 +110,9 @@ func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 	if u.passes() {
 		transactionOf(drv)
 		return sqlgraph.UpdateNodes(ctx, drv, spec)
+	}
+	if s.updatesAlone(drv, spec, u) {
+		return s.newMutation(ctx, nil, drv).updateAlone(spec, u)
 	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
 		if u.edges {
@@ -149,6 +169,9 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 		transactionOf(drv)
 		return sqlgraph.DeleteNodes(ctx, drv, spec)
 	}
+	if t != nil && len(t.ReferencedBy) == 0 && len(s.roles(t.Name)) == 0 && spec.Node.Schema == "" && s.alone(drv) {
+		return s.newMutation(ctx, nil, drv).deleteAlone(spec, counters)
+	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
 		affected, err = m.delete(spec, t, counters)
 		return err
@@ -196,14 +219,7 @@ func (s *Schema) mutate(ctx context.Context, drv dialect.Driver, op func(*mutati
 // after one that changed rows leaves rows that nothing has counted, and the
 // transaction cannot commit any more.
 func (s *Schema) run(ctx context.Context, tx *Tx, drv dialect.Driver, op func(*mutation) error) error {
-	m := &mutation{
-		schema:  s,
-		ctx:     ctx,
-		tx:      tx,
-		drv:     drv,
-		dialect: drv.Dialect(),
-		builder: sql.Dialect(drv.Dialect()),
-	}
+	m := s.newMutation(ctx, tx, drv)
 	before := tx.affected()
 	err := op(m)
 	if err == nil {
@@ -213,6 +229,18 @@ func (s *Schema) run(ctx context.Context, tx *Tx, drv dialect.Driver, op func(*m
 		tx.fail(err)
 	}
 	return err
+}
+
+// newMutation returns a mutation in a transaction that the driver is bound to.
+func (s *Schema) newMutation(ctx context.Context, tx *Tx, drv dialect.Driver) *mutation {
+	return &mutation{
+		schema:  s,
+		ctx:     ctx,
+		tx:      tx,
+		drv:     drv,
+		dialect: drv.Dialect(),
+		builder: sql.Dialect(drv.Dialect()),
+	}
 }
 
 // counted returns the counters with a plain source over a table.
@@ -370,32 +398,15 @@ func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet, 
 	if err != nil {
 		return err
 	}
-	columns := columnsOf(counters)
 	var unknown [][]any
-	for i, n := range nodes {
-		values, ok := make(map[string]any, len(columns)), true
-		for _, c := range columns {
-			a, given := sets[i][c.Name]
-			if !given {
-				// One statement has one list of columns: a column that another row of the
-				// batch sets is NULL in this one.
-				elsewhere := slices.ContainsFunc(sets, func(o columnSet) bool { _, ok := o[c.Name]; return ok })
-				if ok = elsewhere || !slices.Contains(t.Defaults, c.Name); !ok {
-					break
-				}
-				continue
-			}
-			if values[c.Name], ok = a.apply(c, nil); !ok {
-				break
-			}
-		}
-		if ok && !m.schema.imagesOnly {
-			if err := m.countRow(counters, row{values: values}, 1); err != nil {
+	for i, r := range insertedRows(t, columnsOf(counters), sets) {
+		if r != nil && !m.schema.imagesOnly {
+			if err := m.countRow(counters, *r, 1); err != nil {
 				return err
 			}
 			continue
 		}
-		id, err := createdID(t, n, sets[i])
+		id, err := createdID(t, nodes[i], sets[i])
 		if err != nil {
 			return err
 		}
@@ -409,6 +420,35 @@ func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet, 
 		err = notReadBack(t, len(unknown)-found, len(unknown))
 	}
 	return err
+}
+
+// insertedRows returns the rows that an insert makes of what it sets, or nil for one
+// with values that only the database knows.
+func insertedRows(t *Table, columns []Column, sets []columnSet) []*row {
+	rows := make([]*row, len(sets))
+next:
+	for i, set := range sets {
+		values := make(map[string]any, len(columns))
+		for _, c := range columns {
+			a, given := set[c.Name]
+			if !given {
+				// One statement has one list of columns: a column that another row of the
+				// batch sets is NULL in this one.
+				elsewhere := slices.ContainsFunc(sets, func(o columnSet) bool { _, ok := o[c.Name]; return ok })
+				if !elsewhere && slices.Contains(t.Defaults, c.Name) {
+					continue next
+				}
+				continue
+			}
+			v, ok := a.apply(c, nil)
+			if !ok {
+				continue next
+			}
+			values[c.Name] = v
+		}
+		rows[i] = &row{values: values}
+	}
+	return rows
 }
 
 // notReadBack says that ids of inserted rows are not what ent takes them for, as
@@ -671,15 +711,7 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 	if err != nil {
 		return err
 	}
-	ids := spec.Node.CompositeID
-	if spec.Node.ID != nil {
-		ids = []*sqlgraph.FieldSpec{spec.Node.ID}
-	}
-	byID := func(s *sql.Selector) {
-		for _, id := range ids {
-			s.Where(sql.EQ(s.C(id.Column), id.Value))
-		}
-	}
+	byID := nodeOf(spec)
 	exact := *spec
 	exact.Predicate = nil // evaluated here, under lock
 	if u.edges && !m.schema.needsOwners(spec.Edges, u) {
@@ -722,6 +754,19 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 		return 1, sqlgraph.UpdateNode(m.ctx, m.drv, &exact)
 	})
 	return err
+}
+
+// nodeOf is the predicate of the row that an update names by its id.
+func nodeOf(spec *sqlgraph.UpdateSpec) func(*sql.Selector) {
+	ids := spec.Node.CompositeID
+	if spec.Node.ID != nil {
+		ids = []*sqlgraph.FieldSpec{spec.Node.ID}
+	}
+	return func(s *sql.Selector) {
+		for _, id := range ids {
+			s.Where(sql.EQ(s.C(id.Column), id.Value))
+		}
+	}
 }
 
 // updateWithEdges changes rows together with foreign keys in rows of other
