@@ -29,7 +29,9 @@ import (
 //     what the mutation sets is known, so is the image after;
 //   - images: as above, and the rows are read again afterwards.
 //
-// The last one is the definition: delta = image after − image before.
+// The last one is the definition: delta = image after − image before. In PostgreSQL,
+// a mutation outside of a transaction may be one statement that does all of it
+// (alone.go).
 
 // CreateNode creates a row, like sqlgraph.CreateNode.
 func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.CreateSpec) error {
