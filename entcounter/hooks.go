@@ -31,7 +31,7 @@ import (
 //
 // The last one is the definition: delta = image after − image before. In PostgreSQL,
 // a mutation outside of a transaction may be one statement that does all of it
-// (alone.go).
+// (onestatement.go).
 
 // CreateNode creates a row, like sqlgraph.CreateNode.
 func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.CreateSpec) error {
@@ -97,10 +97,16 @@ func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 		transactionOf(drv)
 		return sqlgraph.UpdateNode(ctx, drv, spec)
 	}
-	if spec.ScanValues != nil && s.updatesAlone(drv, spec, u) {
-		return s.newMutation(ctx, nil, drv).updateOneAlone(spec, u)
+	inOne := spec.ScanValues != nil && s.imagesInOne(drv, spec, u)
+	if inOne && s.alone(drv) {
+		return s.newMutation(ctx, nil, drv).updateOneInOne(spec, u)
 	}
-	return s.mutate(ctx, drv, func(m *mutation) error { return m.updateOne(spec, u) })
+	return s.mutate(ctx, drv, func(m *mutation) error {
+		if inOne {
+			return m.updateOneInOne(spec, u)
+		}
+		return m.updateOne(spec, u)
+	})
 }
 
 // UpdateNodes updates the rows that match, like sqlgraph.UpdateNodes.
@@ -113,8 +119,8 @@ func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 		transactionOf(drv)
 		return sqlgraph.UpdateNodes(ctx, drv, spec)
 	}
-	if s.updatesAlone(drv, spec, u) {
-		return s.newMutation(ctx, nil, drv).updateAlone(spec, u)
+	if s.imagesInOne(drv, spec, u) && s.alone(drv) {
+		return s.newMutation(ctx, nil, drv).update(spec, u)
 	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
 		if u.edges {
@@ -171,8 +177,8 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 		transactionOf(drv)
 		return sqlgraph.DeleteNodes(ctx, drv, spec)
 	}
-	if t != nil && len(t.ReferencedBy) == 0 && len(s.roles(t.Name)) == 0 && spec.Node.Schema == "" && s.alone(drv) {
-		return s.newMutation(ctx, nil, drv).deleteAlone(spec, counters)
+	if s.deletesInOne(drv, spec, t) && s.alone(drv) {
+		return s.newMutation(ctx, nil, drv).deleteInOne(spec, counters)
 	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
 		affected, err = m.delete(spec, t, counters)
@@ -233,7 +239,8 @@ func (s *Schema) run(ctx context.Context, tx *Tx, drv dialect.Driver, op func(*m
 	return err
 }
 
-// newMutation returns a mutation in a transaction that the driver is bound to.
+// newMutation returns a mutation in the transaction that the driver is bound to, if
+// any.
 func (s *Schema) newMutation(ctx context.Context, tx *Tx, drv dialect.Driver) *mutation {
 	return &mutation{
 		schema:  s,
@@ -486,8 +493,14 @@ func (m *mutation) update(spec *sqlgraph.UpdateSpec, u update) (int, error) {
 	set, counters := u.set, u.counters
 	if !u.computed {
 		if pins, ok := m.pinned(spec, set, counters); ok {
+			if m.tx == nil {
+				return m.updatePinnedAlone(spec, u, pins)
+			}
 			return m.updatePinned(spec, set, counters, pins)
 		}
+	}
+	if m.schema.imagesInOne(m.drv, spec, u) {
+		return m.updateInOne(spec, u)
 	}
 	t, err := m.table(spec.Node.Table)
 	if err != nil {
@@ -1016,6 +1029,9 @@ func (m *mutation) delete(spec *sqlgraph.DeleteSpec, t *Table, counters []counte
 			}
 			return n, m.countRow(counters, row{values: pins}, -int64(n))
 		}
+	}
+	if m.schema.deletesInOne(m.drv, spec, t) {
+		return m.deleteInOne(spec, counters)
 	}
 	affected, chunk := 0, lockChunk
 	if t.DeleteTogether {

@@ -71,8 +71,9 @@ type statementCase struct {
 	own []string
 	// mysql is the same, where MySQL and MariaDB differ.
 	mysql []string
-	// alone tells that it is one statement in PostgreSQL.
-	alone bool
+	// alone tells that it is one statement in PostgreSQL if it is a transaction of its
+	// own, and inOne that it is also one in a transaction of the user's.
+	alone, inOne bool
 	// users is what it issues in a transaction of the user's, if not the same.
 	users []string
 }
@@ -153,7 +154,7 @@ func TestStatements(t *testing.T) {
 			},
 			{
 				name:  "update, key pinned, with sums",
-				alone: true,
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Task.Update().Where(task.ProjectID(p.ID), task.StateEQ(types.Open), task.Size(10)).SetState(types.Doing).Exec(ctx)
 				},
@@ -161,7 +162,7 @@ func TestStatements(t *testing.T) {
 			},
 			{
 				name:  "update that finds nothing",
-				alone: true,
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Task.Update().Where(task.Size(-1)).SetState(types.Doing).Exec(ctx)
 				},
@@ -169,7 +170,7 @@ func TestStatements(t *testing.T) {
 			},
 			{
 				name:  "update to what is there",
-				alone: true,
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Task.Update().Where(task.StateEQ(types.Doing)).SetState(types.Doing).Exec(ctx)
 				},
@@ -177,7 +178,7 @@ func TestStatements(t *testing.T) {
 			},
 			{
 				name:  "update of one",
-				alone: true,
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Task.UpdateOneID(tasks[1].ID).SetState(types.Done).Exec(ctx)
 				},
@@ -217,7 +218,7 @@ func TestStatements(t *testing.T) {
 			},
 			{
 				name:  "update of more rows than are locked at a time",
-				alone: true,
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Vote.Update().Where(vote.TopicHasPrefix("many")).SetTopic("many more").Exec(ctx)
 				},
@@ -234,7 +235,7 @@ func TestStatements(t *testing.T) {
 			},
 			{
 				name:  "delete, nothing refers to the rows",
-				alone: true,
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					_, err := c.Attachment.Delete().Where(attachment.Order(1)).Exec(ctx)
 					return err
@@ -341,9 +342,12 @@ func TestStatements(t *testing.T) {
 			if c.users != nil {
 				inUsers = w.spelled(c.users)
 			}
+			if c.inOne && w.db.Dialect == dialect.Postgres {
+				inUsers = []string{"ONE"}
+			}
 			compare(" in a transaction", inTransaction(inUsers))
 			no(w, c.run(ctx, w.client))
-			if c.alone && w.db.Dialect == dialect.Postgres {
+			if (c.alone || c.inOne) && w.db.Dialect == dialect.Postgres {
 				want = []string{"ONE"}
 			}
 			compare("", want)
