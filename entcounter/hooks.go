@@ -30,7 +30,9 @@ import (
 //     what the mutation sets is known, so is the image after;
 //   - images: as above, and the rows are read again afterwards.
 //
-// The last one is the definition: delta = image after − image before.
+// The last one is the definition: delta = image after − image before. In PostgreSQL,
+// a mutation outside of a transaction may be one statement that does all of it
+// (onestatement.go).
 
 // CreateNode creates a row, like sqlgraph.CreateNode.
 func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.CreateSpec) error {
@@ -38,6 +40,14 @@ func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 	if !s.concerns(spec, spec.OnConflict) {
 		transactionOf(drv)
 		return sqlgraph.CreateNode(ctx, drv, spec)
+	}
+	one, err := s.createAlone(drv, []*sqlgraph.CreateSpec{spec}, spec.OnConflict)
+	if err != nil {
+		return err
+	}
+	if one != nil {
+		defer memoOf(ctx).forget()
+		return one.failed(sqlgraph.CreateNode(ctx, one, spec))
 	}
 	return s.mutate(ctx, drv, func(m *mutation) error {
 		return m.create([]*sqlgraph.CreateSpec{spec}, spec.OnConflict, func(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) error {
@@ -55,6 +65,14 @@ func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlg
 	if !slices.ContainsFunc(spec.Nodes, isConcerned) {
 		transactionOf(drv)
 		return sqlgraph.BatchCreate(ctx, drv, spec)
+	}
+	one, err := s.createAlone(drv, spec.Nodes, spec.OnConflict)
+	if err != nil {
+		return err
+	}
+	if one != nil {
+		defer memoOf(ctx).forget()
+		return one.failed(sqlgraph.BatchCreate(ctx, one, spec))
 	}
 	return s.mutate(ctx, drv, func(m *mutation) error {
 		return m.create(spec.Nodes, spec.OnConflict, func(nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) error {
@@ -85,7 +103,17 @@ func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 		transactionOf(drv)
 		return sqlgraph.UpdateNode(ctx, drv, spec)
 	}
-	return s.mutate(ctx, drv, func(m *mutation) error { return m.updateOne(spec, u) })
+	inOne := spec.ScanValues != nil && s.imagesInOne(drv, spec, u)
+	if inOne && s.alone(drv) {
+		defer memoOf(ctx).forget()
+		return s.newMutation(ctx, nil, drv).updateOneInOne(spec, u)
+	}
+	return s.mutate(ctx, drv, func(m *mutation) error {
+		if inOne {
+			return m.updateOneInOne(spec, u)
+		}
+		return m.updateOne(spec, u)
+	})
 }
 
 // UpdateNodes updates the rows that match, like sqlgraph.UpdateNodes.
@@ -98,6 +126,10 @@ func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 	if u.passes() {
 		transactionOf(drv)
 		return sqlgraph.UpdateNodes(ctx, drv, spec)
+	}
+	if s.imagesInOne(drv, spec, u) && s.alone(drv) {
+		defer memoOf(ctx).forget()
+		return s.newMutation(ctx, nil, drv).update(spec, u)
 	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
 		if u.edges {
@@ -155,6 +187,10 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 		transactionOf(drv)
 		return sqlgraph.DeleteNodes(ctx, drv, spec)
 	}
+	if s.deletesInOne(drv, spec, t) && s.alone(drv) {
+		defer memoOf(ctx).forget()
+		return s.newMutation(ctx, nil, drv).deleteInOne(spec, counters)
+	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
 		affected, err = m.delete(spec, t, counters)
 		return err
@@ -202,14 +238,7 @@ func (s *Schema) mutate(ctx context.Context, drv dialect.Driver, op func(*mutati
 // after one that changed rows leaves rows that nothing has counted, and the
 // transaction cannot commit any more.
 func (s *Schema) run(ctx context.Context, tx *Tx, drv dialect.Driver, op func(*mutation) error) error {
-	m := &mutation{
-		schema:  s,
-		ctx:     ctx,
-		tx:      tx,
-		drv:     drv,
-		dialect: drv.Dialect(),
-		builder: sql.Dialect(drv.Dialect()),
-	}
+	m := s.newMutation(ctx, tx, drv)
 	before := tx.affected()
 	err := op(m)
 	if err == nil {
@@ -219,6 +248,19 @@ func (s *Schema) run(ctx context.Context, tx *Tx, drv dialect.Driver, op func(*m
 		tx.fail(err)
 	}
 	return err
+}
+
+// newMutation returns a mutation in the transaction that the driver is bound to, if
+// any.
+func (s *Schema) newMutation(ctx context.Context, tx *Tx, drv dialect.Driver) *mutation {
+	return &mutation{
+		schema:  s,
+		ctx:     ctx,
+		tx:      tx,
+		drv:     drv,
+		dialect: drv.Dialect(),
+		builder: sql.Dialect(drv.Dialect()),
+	}
 }
 
 // counted returns the counters with a plain source over a table.
@@ -380,32 +422,15 @@ func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet, 
 	if err != nil {
 		return err
 	}
-	columns := columnsOf(counters)
 	var unknown [][]any
-	for i, n := range nodes {
-		values, ok := make(map[string]any, len(columns)), true
-		for _, c := range columns {
-			a, given := sets[i][c.Name]
-			if !given {
-				// One statement has one list of columns: a column that another row of the
-				// batch sets is NULL in this one.
-				elsewhere := slices.ContainsFunc(sets, func(o columnSet) bool { _, ok := o[c.Name]; return ok })
-				if ok = elsewhere || !slices.Contains(t.Defaults, c.Name); !ok {
-					break
-				}
-				continue
-			}
-			if values[c.Name], ok = a.apply(c, nil); !ok {
-				break
-			}
-		}
-		if ok && !changed && !m.schema.imagesOnly {
-			if err := m.countRow(counters, row{values: values}, 1); err != nil {
+	for i, r := range insertedRows(t, columnsOf(counters), sets) {
+		if r != nil && !changed && !m.schema.imagesOnly {
+			if err := m.countRow(counters, *r, 1); err != nil {
 				return err
 			}
 			continue
 		}
-		id, err := createdID(t, n, sets[i])
+		id, err := createdID(t, nodes[i], sets[i])
 		if err != nil {
 			return err
 		}
@@ -419,6 +444,35 @@ func (m *mutation) countCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet, 
 		err = notReadBack(t, len(unknown)-found, len(unknown))
 	}
 	return err
+}
+
+// insertedRows returns the rows that an insert makes of what it sets, or nil for one
+// with values that only the database knows.
+func insertedRows(t *Table, columns []Column, sets []columnSet) []*row {
+	rows := make([]*row, len(sets))
+next:
+	for i, set := range sets {
+		values := make(map[string]any, len(columns))
+		for _, c := range columns {
+			a, given := set[c.Name]
+			if !given {
+				// One statement has one list of columns: a column that another row of the
+				// batch sets is NULL in this one.
+				elsewhere := slices.ContainsFunc(sets, func(o columnSet) bool { _, ok := o[c.Name]; return ok })
+				if !elsewhere && slices.Contains(t.Defaults, c.Name) {
+					continue next
+				}
+				continue
+			}
+			v, ok := a.apply(c, nil)
+			if !ok {
+				continue next
+			}
+			values[c.Name] = v
+		}
+		rows[i] = &row{values: values}
+	}
+	return rows
 }
 
 // notReadBack says that ids of inserted rows are not what ent takes them for, as
@@ -454,8 +508,14 @@ func (m *mutation) update(spec *sqlgraph.UpdateSpec, u update) (int, error) {
 	set, counters := u.set, u.counters
 	if !u.computed {
 		if pins, ok := m.pinned(spec, set, counters); ok {
+			if m.tx == nil {
+				return m.updatePinnedAlone(spec, u, pins)
+			}
 			return m.updatePinned(spec, set, counters, pins)
 		}
+	}
+	if m.schema.imagesInOne(m.drv, spec, u) {
+		return m.updateInOne(spec, u)
 	}
 	t, err := m.table(spec.Node.Table)
 	if err != nil {
@@ -681,15 +741,7 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 	if err != nil {
 		return err
 	}
-	ids := spec.Node.CompositeID
-	if spec.Node.ID != nil {
-		ids = []*sqlgraph.FieldSpec{spec.Node.ID}
-	}
-	byID := func(s *sql.Selector) {
-		for _, id := range ids {
-			s.Where(sql.EQ(s.C(id.Column), id.Value))
-		}
-	}
+	byID := nodeOf(spec)
 	exact := *spec
 	exact.Predicate = nil // evaluated here, under lock
 	if u.edges && !m.schema.needsOwners(spec.Edges, u) {
@@ -732,6 +784,19 @@ func (m *mutation) updateOne(spec *sqlgraph.UpdateSpec, u update) error {
 		return 1, sqlgraph.UpdateNode(m.ctx, m.drv, &exact)
 	})
 	return err
+}
+
+// nodeOf is the predicate of the row that an update names by its id.
+func nodeOf(spec *sqlgraph.UpdateSpec) func(*sql.Selector) {
+	ids := spec.Node.CompositeID
+	if spec.Node.ID != nil {
+		ids = []*sqlgraph.FieldSpec{spec.Node.ID}
+	}
+	return func(s *sql.Selector) {
+		for _, id := range ids {
+			s.Where(sql.EQ(s.C(id.Column), id.Value))
+		}
+	}
 }
 
 // updateWithEdges changes rows together with foreign keys in rows of other
@@ -1035,6 +1100,9 @@ func (m *mutation) delete(spec *sqlgraph.DeleteSpec, t *Table, counters []counte
 			}
 			return n, m.countRow(counters, row{values: pins}, -int64(n))
 		}
+	}
+	if m.schema.deletesInOne(m.drv, spec, t) {
+		return m.deleteInOne(spec, counters)
 	}
 	affected, chunk := 0, lockChunk
 	if t.DeleteTogether {

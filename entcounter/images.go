@@ -118,47 +118,9 @@ func (m *mutation) locked(s selection, each func(row) error) error {
 	if err := m.becomeWriter(s.table.Name, s.schema); err != nil {
 		return err
 	}
-	t := m.builder.Table(s.table.Name).Schema(s.schema)
-	columns := slices.Clone(s.table.ID)
-	for _, c := range s.columns {
-		if !slices.ContainsFunc(s.table.ID, func(id Column) bool { return id.Name == c.Name }) {
-			columns = append(columns, c)
-		}
-	}
-	names := make([]string, len(columns))
-	for i, c := range columns {
-		names[i] = t.C(c.Name)
-	}
-	selector := m.builder.Select(names...).From(t).WithContext(m.ctx)
-	if s.where != nil {
-		s.where(selector)
-	}
-	// Predicates may order and limit the queries that they are used in; an update
-	// or delete that takes its predicate from a selector ignores that, and so does
-	// this read.
-	if err := selector.Err(); err != nil {
+	selector, columns, err := m.lockingSelect(s)
+	if err != nil {
 		return err
-	}
-	selector = m.builder.Select(names...).From(t).WithContext(m.ctx).SetP(selector.P())
-	if s.ordered {
-		for _, c := range s.table.ID {
-			selector.OrderBy(t.C(c.Name))
-		}
-	}
-	if s.limit > 0 {
-		selector.Limit(s.limit)
-	}
-	switch m.dialect {
-	case dialect.MySQL:
-		selector.ForUpdate()
-	case dialect.Postgres:
-		if s.lock == forUpdate {
-			selector.ForUpdate()
-		} else {
-			// What an UPDATE itself takes: inserts of rows that refer to these do not
-			// wait.
-			selector.ForUpdate(sql.WithLockClause("FOR NO KEY UPDATE"))
-		}
 	}
 	query, args := selector.Query()
 	var rows sql.Rows
@@ -193,6 +155,54 @@ func (m *mutation) locked(s selection, each func(row) error) error {
 		return fmt.Errorf("entcounter: locking rows of %s: %w", s.table.Name, err)
 	}
 	return rows.Close()
+}
+
+// lockingSelect is the read that locked runs: of the columns of the id and then the
+// others.
+func (m *mutation) lockingSelect(s selection) (*sql.Selector, []Column, error) {
+	t := m.builder.Table(s.table.Name).Schema(s.schema)
+	columns := slices.Clone(s.table.ID)
+	for _, c := range s.columns {
+		if !slices.ContainsFunc(s.table.ID, func(id Column) bool { return id.Name == c.Name }) {
+			columns = append(columns, c)
+		}
+	}
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = t.C(c.Name)
+	}
+	selector := m.builder.Select(names...).From(t).WithContext(m.ctx)
+	if s.where != nil {
+		s.where(selector)
+	}
+	// Predicates may order and limit the queries that they are used in; an update
+	// or delete that takes its predicate from a selector ignores that, and so does
+	// this read.
+	if err := selector.Err(); err != nil {
+		return nil, nil, err
+	}
+	selector = m.builder.Select(names...).From(t).WithContext(m.ctx).SetP(selector.P())
+	if s.ordered {
+		for _, c := range s.table.ID {
+			selector.OrderBy(t.C(c.Name))
+		}
+	}
+	if s.limit > 0 {
+		selector.Limit(s.limit)
+	}
+	switch m.dialect {
+	case dialect.MySQL:
+		selector.ForUpdate()
+	case dialect.Postgres:
+		if s.lock == forUpdate {
+			selector.ForUpdate()
+		} else {
+			// What an UPDATE itself takes: inserts of rows that refer to these do not
+			// wait.
+			selector.ForUpdate(sql.WithLockClause("FOR NO KEY UPDATE"))
+		}
+	}
+	return selector, columns, nil
 }
 
 // becomeWriter takes SQLite's write lock before the first read of a

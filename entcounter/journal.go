@@ -19,29 +19,29 @@ const maxParameters = 16_384
 // the new rows, so it runs at any isolation level. The database's own UTC clock
 // sets the time of insertion.
 func insertJournal(ctx context.Context, ex dialect.ExecQuerier, dialectName string, d *Definition, deltas []Delta) error {
-	columns := make([]string, 0, len(d.Key)+len(d.Measures)+1)
-	for _, c := range d.Key {
-		columns = append(columns, c.Name)
-	}
-	for _, m := range d.Measures {
-		columns = append(columns, m.Delta)
-	}
-	columns = append(columns, ColumnInsertedAt)
-	now := sql.Raw(nowExpr(dialectName))
-	for chunk := range slices.Chunk(deltas, maxParameters/len(columns)) {
-		insert := sql.Dialect(dialectName).Insert(d.Journal).Columns(columns...)
-		for _, delta := range chunk {
-			values := make([]any, 0, len(columns))
-			values = append(values, delta.Key...)
-			for _, m := range delta.Measures {
-				values = append(values, m)
-			}
-			insert.Values(append(values, now)...)
-		}
-		query, args := insert.Query()
+	for chunk := range slices.Chunk(deltas, maxParameters/d.journalColumns()) {
+		query, args := journalInsert(dialectName, d, chunk).Query()
 		if err := ex.Exec(ctx, query, args, nil); err != nil {
 			return fmt.Errorf("entcounter: journalling counter %s: %w", d.Name, err)
 		}
 	}
 	return nil
+}
+
+// journalColumns is how many columns of the journal an insert sets.
+func (d *Definition) journalColumns() int { return len(d.Key) + len(d.Measures) + 1 }
+
+// journalInsert is the statement that insertJournal runs.
+func journalInsert(dialectName string, d *Definition, deltas []Delta) *sql.InsertBuilder {
+	insert := sql.Dialect(dialectName).Insert(d.Journal).Columns(slices.Concat(d.keyNames(), d.deltaNames(), []string{ColumnInsertedAt})...)
+	now := sql.Raw(nowExpr(dialectName))
+	for _, delta := range deltas {
+		values := make([]any, 0, d.journalColumns())
+		values = append(values, delta.Key...)
+		for _, m := range delta.Measures {
+			values = append(values, m)
+		}
+		insert.Values(append(values, now)...)
+	}
+	return insert
 }

@@ -68,10 +68,12 @@ func TestWorkedExample(t *testing.T) {
 		}
 
 		w.tap.Reset()
-		n, err := w.client.File.Update().
+		tx := w.begin(ctx)
+		n, err := tx.File.Update().
 			Where(file.DatasetID(dataset), file.StatusEQ(file.StatusNew), file.IDIn(ids[:2]...)).
 			SetStatus(file.StatusCopied).
 			Save(ctx)
+		no(t, tx.Commit())
 		if err != nil || n != 2 {
 			t.Fatalf("moved %d files: %v", n, err)
 		}

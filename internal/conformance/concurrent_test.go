@@ -316,6 +316,70 @@ func TestOppositeOrders(t *testing.T) {
 	})
 }
 
+// TestSameRows has writers change, move and delete the same few rows, each mutation a
+// transaction of its own: every one of them meets rows that have changed since it
+// began.
+func TestSameRows(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		const writers, rounds = 8, 60
+		ctx := t.Context()
+		w := newWorld(t, db, nil)
+		d, ids := w.seed(ctx, "a", 3)
+		other, _ := w.seed(ctx, "b", 0)
+		var (
+			all     sync.WaitGroup
+			added   atomic.Int64
+			written atomic.Int64
+		)
+		for i := range writers {
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(i), 7))
+				for range rounds {
+					id := ids[random.IntN(len(ids))]
+					from, to := statuses[random.IntN(len(statuses))], statuses[random.IntN(len(statuses))]
+					err := w.retry(func() error {
+						switch random.IntN(6) {
+						case 0, 1:
+							err := w.client.File.UpdateOneID(id).AddSize(1).Exec(ctx)
+							if err == nil {
+								added.Add(1)
+							}
+							return err
+						case 2:
+							n, err := w.client.File.Update().Where(file.StatusEQ(from)).AddSize(1).Save(ctx)
+							added.Add(int64(n))
+							return err
+						case 3:
+							return w.client.File.Update().Where(file.DatasetID(d.ID), file.StatusEQ(from)).SetStatus(to).Exec(ctx)
+						case 4:
+							return w.client.File.Update().Where(file.ID(id), file.StatusEQ(from)).SetDatasetID(other.ID).SetStatus(to).Exec(ctx)
+						default:
+							return w.client.File.UpdateOneID(id).SetStatus(to).SetDataset(d).Exec(ctx)
+						}
+					})
+					if err == nil {
+						written.Add(1)
+					} else if !transient(err) {
+						t.Errorf("writer %d: %v", i, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		if written.Load() < writers*rounds/2 {
+			t.Errorf("only %d of %d mutations got through", written.Load(), writers*rounds)
+		}
+		w.exact(ctx)
+		total := must(w.client.FileCounters.Total(ctx, filecounters.Scope{}))(t)
+		if want := added.Load() + 10 + 20 + 30; total.Bytes != want || total.Count != 3 {
+			t.Errorf("%d files of %d bytes, want 3 of %d", total.Count, total.Bytes, want)
+		}
+		no(t, retryTransient(func() error { _, err := w.client.File.Delete().Exec(ctx); return err }))
+		w.exact(ctx)
+	})
+}
+
 // retry runs a transaction again as long as others come in between, which only
 // SQLite lets happen here: its transactions begin without the write lock.
 func (w *world) retry(f func() error) error {

@@ -47,6 +47,8 @@ func (w *world) issued() []string {
 			}
 		case "INSERT":
 			table = words[2]
+		case "WITH":
+			verb = "ONE"
 		case "SAVEPOINT", "RELEASE":
 			table = ""
 		case "ROLLBACK":
@@ -69,6 +71,9 @@ type statementCase struct {
 	own []string
 	// mysql is the same, where MySQL and MariaDB differ.
 	mysql []string
+	// alone tells that it is one statement in PostgreSQL if it is a transaction of its
+	// own, and inOne that it is also one in a transaction of the user's.
+	alone, inOne bool
 	// users is what it issues in a transaction of the user's, if not the same.
 	users []string
 }
@@ -140,35 +145,40 @@ func TestStatements(t *testing.T) {
 				own: []string{"UPDATE tasks"},
 			},
 			{
-				name: "update, key pinned, rows only counted",
+				name:  "update, key pinned, rows only counted",
+				alone: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Task.Update().Where(task.OwnerID(u.ID)).SetOwnerID(v.ID).Exec(ctx)
 				},
 				own: []string{"+BEGIN", "UPDATE tasks", "+INSERT owner_counter_journal", "+COMMIT"},
 			},
 			{
-				name: "update, key pinned, with sums",
+				name:  "update, key pinned, with sums",
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Task.Update().Where(task.ProjectID(p.ID), task.StateEQ(types.Open), task.Size(10)).SetState(types.Doing).Exec(ctx)
 				},
 				own: []string{"+BEGIN", "+LOCK tasks", "UPDATE tasks", "+INSERT task_counter_journal", "+COMMIT"},
 			},
 			{
-				name: "update that finds nothing",
+				name:  "update that finds nothing",
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Task.Update().Where(task.Size(-1)).SetState(types.Doing).Exec(ctx)
 				},
 				own: []string{"+BEGIN", "+LOCK tasks", "+COMMIT"},
 			},
 			{
-				name: "update to what is there",
+				name:  "update to what is there",
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Task.Update().Where(task.StateEQ(types.Doing)).SetState(types.Doing).Exec(ctx)
 				},
 				own: []string{"+BEGIN", "+LOCK tasks", "UPDATE tasks", "+COMMIT"},
 			},
 			{
-				name: "update of one",
+				name:  "update of one",
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Task.UpdateOneID(tasks[1].ID).SetState(types.Done).Exec(ctx)
 				},
@@ -182,14 +192,16 @@ func TestStatements(t *testing.T) {
 				own: []string{"+BEGIN", "+LOCK tasks", "UPDATE tasks", "+LOCK tasks", "+INSERT task_counter_journal", "+COMMIT"},
 			},
 			{
-				name: "create, all values known",
+				name:  "create, all values known",
+				alone: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Node.Create().SetKind(node.KindLeaf).SetParentID(leaf.ID).SetSize(1).Exec(ctx)
 				},
 				own: []string{"+BEGIN", "INSERT nodes", "+INSERT child_counter_journal", "+INSERT kind_counter_journal", "+COMMIT"},
 			},
 			{
-				name: "bulk create, all values known",
+				name:  "bulk create, all values known",
+				alone: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Node.MapCreateBulk(make([]int, 3), func(b *ent.NodeCreate, i int) {
 						b.SetKind(node.KindLeaf).SetParentID(leaf.ID).SetSize(int32(i + 1))
@@ -205,14 +217,16 @@ func TestStatements(t *testing.T) {
 				own: []string{"+BEGIN", "INSERT tasks", "+LOCK tasks", "+INSERT task_counter_journal", "+INSERT task_tier_counter_journal", "+COMMIT"},
 			},
 			{
-				name: "update of more rows than are locked at a time",
+				name:  "update of more rows than are locked at a time",
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					return c.Vote.Update().Where(vote.TopicHasPrefix("many")).SetTopic("many more").Exec(ctx)
 				},
 				own: []string{"+BEGIN", "+LOCK votes", "+LOCK votes", "UPDATE votes", "+LOCK votes", "+UPDATE votes", "+INSERT vote_counter_journal", "+COMMIT"},
 			},
 			{
-				name: "delete, key pinned, rows only counted",
+				name:  "delete, key pinned, rows only counted",
+				alone: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					_, err := c.Vote.Delete().Where(vote.Topic("few")).Exec(ctx)
 					return err
@@ -220,7 +234,8 @@ func TestStatements(t *testing.T) {
 				own: []string{"+BEGIN", "DELETE votes", "+INSERT vote_counter_journal", "+COMMIT"},
 			},
 			{
-				name: "delete, nothing refers to the rows",
+				name:  "delete, nothing refers to the rows",
+				inOne: true,
 				run: func(ctx context.Context, c *ent.Client) error {
 					_, err := c.Attachment.Delete().Where(attachment.Order(1)).Exec(ctx)
 					return err
@@ -327,8 +342,14 @@ func TestStatements(t *testing.T) {
 			if c.users != nil {
 				inUsers = w.spelled(c.users)
 			}
+			if c.inOne && w.db.Dialect == dialect.Postgres {
+				inUsers = []string{"ONE"}
+			}
 			compare(" in a transaction", inTransaction(inUsers))
 			no(w, c.run(ctx, w.client))
+			if (c.alone || c.inOne) && w.db.Dialect == dialect.Postgres {
+				want = []string{"ONE"}
+			}
 			compare("", want)
 			w.exact(ctx)
 		}
