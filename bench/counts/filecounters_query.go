@@ -277,6 +277,9 @@ func (_q *FileCountersQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]
 	if len(_q.modifiers) > 0 {
 		_spec.Modifiers = _q.modifiers
 	}
+	if drv, ok := entcounter.PlainDriver(_q.driver); ok {
+		_q.driver = drv
+	}
 	if _q.lookup != nil {
 		_spec.Modifiers = append(_spec.Modifiers, _q.lookup.Mark)
 	}
@@ -296,6 +299,9 @@ func (_q *FileCountersQuery) sqlCount(ctx context.Context) (int, error) {
 	_spec := _q.querySpec()
 	if len(_q.modifiers) > 0 {
 		_spec.Modifiers = _q.modifiers
+	}
+	if drv, ok := entcounter.PlainDriver(_q.driver); ok {
+		_q.driver = drv
 	}
 	if _q.lookup != nil {
 		_spec.Modifiers = append(_spec.Modifiers, _q.lookup.Mark)
@@ -364,6 +370,9 @@ func (_q *FileCountersQuery) sqlQuery(ctx context.Context) *sql.Selector {
 			p(s)
 		}
 	})
+	if drv, ok := entcounter.MemoDriver(ctx, _q.driver); ok {
+		_q.driver = drv
+	}
 	for _, m := range _q.modifiers {
 		m(selector)
 	}

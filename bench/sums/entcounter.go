@@ -217,6 +217,9 @@ func fileCountersRead[V any](
 		if len(q.modifiers) > 0 {
 			return nil, errors.New("entcounter: counter File: a query with modifiers or locks cannot be summed by TotalBy or Distribution: use Where, or GroupBy and Aggregate")
 		}
+		if drv, ok := entcounter.PlainDriver(q.driver); ok {
+			q.driver = drv
+		}
 		rows := []*FileCounters{}
 		spec := q.querySpec()
 		spec.ScanValues = func(columns []string) ([]any, error) {

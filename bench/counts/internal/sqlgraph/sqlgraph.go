@@ -122,7 +122,7 @@ var CounterSchema = &entcounter.Schema{
 			Journal: "file_counter_journal",
 			Key: []entcounter.Column{
 				{Name: "dataset_id", Type: field.TypeInt, Faithful: true, Bits: 64},
-				{Name: "status", Type: field.TypeEnum, Faithful: true},
+				{Name: "status", Type: field.TypeEnum, Faithful: true, Values: []string{"New", "Copying", "Copied", "Failed"}},
 			},
 			Measures: []entcounter.Measure{
 				{Name: "count", Delta: "count_delta"},
