@@ -171,6 +171,13 @@ func (s *Schema) updateOf(dialectName string, spec *sqlgraph.UpdateSpec) update 
 	if len(all) == 0 && len(s.roles(spec.Node.Table)) == 0 {
 		return u
 	}
+	if len(spec.Modifiers) == 0 {
+		// Most updates set nothing that is counted. To find that out allocates nothing.
+		changed := func(column string) bool { return sets(spec, column) }
+		if !slices.ContainsFunc(all, func(c counted) bool { return c.reads(changed) }) && !s.computes(spec.Node.Table, changed) {
+			return u
+		}
+	}
 	u.set = setOf(dialectName, spec)
 	u.computed = s.computes(spec.Node.Table, u.set.changes)
 	u.counters = slices.Clone(all)
@@ -1298,6 +1305,15 @@ func insertSetOf(spec *sqlgraph.CreateSpec) columnSet {
 		set[spec.ID.Column] = assignment{value: spec.ID.Value}
 	}
 	return set
+}
+
+// sets reports whether an update without modifiers sets a column of its rows.
+func sets(spec *sqlgraph.UpdateSpec, column string) bool {
+	isField := func(f *sqlgraph.FieldSpec) bool { return f.Column == column }
+	isEdge := func(e *sqlgraph.EdgeSpec) bool { return isOwn(e) && e.Columns[0] == column }
+	return slices.ContainsFunc(spec.Fields.Set, isField) || slices.ContainsFunc(spec.Fields.Add, isField) ||
+		slices.ContainsFunc(spec.Fields.Clear, isField) ||
+		slices.ContainsFunc(spec.Edges.Add, isEdge) || slices.ContainsFunc(spec.Edges.Clear, isEdge)
 }
 
 // updateSet is what an update does to the columns of its rows.

@@ -226,11 +226,13 @@ func (a *app) confirmDeclaration(cmd *cobra.Command, counters []*entcounter.Hand
 }
 
 func (a *app) build() *cobra.Command {
+	restart := false
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build the counters that cannot be read yet",
 		Long: `Build the counters that reads refuse: those whose rows were there before them, and those that another
-declaration has built. The others are left alone. Writers go on meanwhile.`,
+declaration has built. The others are left alone. Writers go on meanwhile. A build that was interrupted goes on
+where it was; --restart begins it anew, which it needs if a program that does not count has written since.`,
 		Example: `  counters build
   counters build --counter File --yes`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -251,6 +253,7 @@ declaration has built. The others are left alone. Writers go on meanwhile.`,
 			return a.buildEach(cmd, unbuilt, restart)
 		},
 	}
+	cmd.Flags().BoolVar(&restart, "restart", false, "begin an interrupted build anew")
 	return a.withYes(cmd)
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/entcounter/entcounter/examples/cms/ent/collection"
 	"github.com/entcounter/entcounter/examples/cms/ent/taxonomy"
 	"github.com/entcounter/entcounter/examples/cms/ent/term"
-	"github.com/entcounter/entcounter/examples/internal/accounting"
 	"github.com/entcounter/entcounter/examples/internal/console"
+	"github.com/entcounter/entcounter/internal/accounting"
 )
 
 // shown is how many wrong numbers are printed.
@@ -64,7 +64,7 @@ func (n *numbers) add(o numbers) {
 // compare shows both pages in both ways, in one snapshot.
 func (a *app) compare(ctx context.Context) (r *report, err error) {
 	r = new(report)
-	account, err := accounting.Open(ctx, a.source)
+	account, err := accounting.Open(ctx, a.source.Source)
 	if err != nil {
 		return r, err
 	}

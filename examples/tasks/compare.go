@@ -12,12 +12,12 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 
 	"github.com/entcounter/entcounter/entcounter"
-	"github.com/entcounter/entcounter/examples/internal/accounting"
 	"github.com/entcounter/entcounter/examples/internal/console"
 	"github.com/entcounter/entcounter/examples/tasks/ent"
 	"github.com/entcounter/entcounter/examples/tasks/ent/group"
 	"github.com/entcounter/entcounter/examples/tasks/ent/task"
 	"github.com/entcounter/entcounter/examples/tasks/ent/user"
+	"github.com/entcounter/entcounter/internal/accounting"
 )
 
 // shown is how many filters, and how many wrong ones, are printed.
@@ -147,7 +147,7 @@ func beside(ctx context.Context, tx *ent.Tx, ask func(filter) error) error {
 
 // compareThese asks for the given filter and those that ask is called with, in one snapshot.
 func (a *app) compareThese(ctx context.Context, filters func(ctx context.Context, tx *ent.Tx, ask func(filter) error) error, first filter) (_ *report, err error) {
-	account, err := accounting.Open(ctx, a.source)
+	account, err := accounting.Open(ctx, a.source.Source)
 	if err != nil {
 		return nil, err
 	}

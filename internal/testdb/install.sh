@@ -15,9 +15,22 @@
 # ENTCOUNTER_POSTGRES_DSN) needs nothing, nor does the browser if ENTCOUNTER_CHROMIUM names its program;
 # where a container engine answers, no server is needed on a machine that cannot install. Run again, it
 # only looks.
+#
+# `install.sh postgres18` also unpacks PostgreSQL 18 with the extension pg_ivm, likewise from sid, into
+# ${ENTCOUNTER_CACHE:-/var/cache/entcounter}/postgres18: for `go run ./bench -postgres18`, and for tests with
+# ENTCOUNTER_POSTGRES_BIN. It is not in a home directory, through which the user postgres cannot pass.
 set -eu
 
 cache=${ENTCOUNTER_CACHE:-${HOME:-/root}/.cache/entcounter}
+shared_cache=${ENTCOUNTER_CACHE:-/var/cache/entcounter}
+case ${1:-} in
+"") with_postgres18= ;;
+postgres18) with_postgres18=yes ;;
+*)
+	echo "usage: install.sh [postgres18]" >&2
+	exit 2
+	;;
+esac
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
 say() { echo "install.sh: $*" >&2; }
@@ -56,6 +69,10 @@ has_chromium() {
 	return 1
 }
 
+has_postgres18() {
+	[ -z "$with_postgres18" ] || [ -x "$shared_cache/postgres18/usr/lib/postgresql/18/bin/postgres" ]
+}
+
 # missing prints what is still missing.
 missing() {
 	has_mariadb || echo MariaDB
@@ -63,6 +80,7 @@ missing() {
 	has_mysql || echo MySQL
 	has_promtool || echo promtool
 	has_chromium || echo Chromium
+	has_postgres18 || echo PostgreSQL-18
 }
 
 todo=$(missing)
@@ -147,20 +165,25 @@ sid_lists() {
 	return 1
 }
 
-install_mysql() {
+# unpack_sid PACKAGE...: with every library that they need, into $work/root.
+unpack_sid() {
+	rm -rf "$work/cache" "$work/root"
 	mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/root"
 	: >"$work/status"
 	sid_lists || fail "found no Debian mirror with sid among the machine's apt sources"
 	# docker-clean and its like delete what was downloaded; keep it.
 	sid install --download-only --no-install-recommends -o APT::Keep-Downloaded-Packages=true \
-		mysql-server-core || fail "could not download mysql-server-core"
+		"$@" || fail "could not download $*"
 	for deb in "$work"/cache/archives/*.deb; do
 		dpkg -x "$deb" "$work/root" || fail "could not unpack $deb"
 	done
-
+	# A program runs by the loader and the libraries that it was linked with, wherever the folder is.
 	libs=$(cd "$work/root/usr/lib" && echo *-linux-gnu*)
 	loader=$(cd "$work/root" && ls usr/lib/*/ld-linux*.so.* usr/lib64/ld-linux*.so.* 2>/dev/null | head -n 1)
-	# The server runs by the loader and the libraries that it was linked with, wherever the folder is.
+}
+
+install_mysql() {
+	unpack_sid mysql-server-core
 	cat >"$work/root/mysqld" <<-END
 		#!/bin/sh
 		root=\$(cd "\$(dirname "\$0")" && pwd)
@@ -187,6 +210,28 @@ install_promtool() {
 	mv "$work/prometheus/root/usr/bin/promtool" "$cache/prometheus/promtool"
 }
 
+install_postgres18() {
+	unpack_sid postgresql-18 postgresql-18-pg-ivm
+	bin=usr/lib/postgresql/18/bin
+	# Each program finds the others, and its files, by the folder that it is called in.
+	for program in initdb postgres; do
+		mv "$work/root/$bin/$program" "$work/root/$bin/$program.bin"
+		cat >"$work/root/$bin/$program" <<-END
+			#!/bin/sh
+			bin=\$(cd "\$(dirname "\$0")" && pwd)
+			root=\${bin%/$bin}
+			exec "\$root/$loader" --argv0 "\$bin/$program" --library-path "\$root/usr/lib/$libs" "\$bin/$program.bin" "\$@"
+		END
+		chmod 755 "$work/root/$bin/$program"
+		"$work/root/$bin/$program" --version >>"$work/log" 2>&1 || fail "the unpacked $program does not run"
+	done
+	mkdir -p "$shared_cache"
+	rm -rf "$shared_cache/postgres18" "$shared_cache/postgres18.new"
+	chmod 755 "$work/root"
+	cp -a "$work/root" "$shared_cache/postgres18.new"
+	mv "$shared_cache/postgres18.new" "$shared_cache/postgres18"
+}
+
 # A run that this one waited for may have installed it all.
 todo=$(missing)
 [ -z "$todo" ] || say "installing:" $todo
@@ -197,6 +242,7 @@ has_chromium || packages="$packages chromium"
 [ -z "$packages" ] || install_debian $packages
 has_mysql || install_mysql
 has_promtool || install_promtool
+has_postgres18 || install_postgres18
 
 todo=$(missing)
 [ -z "$todo" ] || fail "still missing:" $todo

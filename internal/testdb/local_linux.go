@@ -189,10 +189,15 @@ func asRoot() []string {
 	return nil
 }
 
-// postgres finds the newest installed version, in Debian's folders or on the PATH.
+// postgres finds the version that the environment names or the newest installed one, in Debian's folders or on
+// the PATH.
 func postgres() (*program, error) {
-	bin := ""
-	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) > 0 {
+	bin := os.Getenv(EnvPostgresBin)
+	if bin != "" {
+		if _, err := os.Stat(filepath.Join(bin, "initdb")); err != nil {
+			return nil, fmt.Errorf("%s: %w", EnvPostgresBin, err)
+		}
+	} else if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) > 0 {
 		bin = filepath.Dir(slices.MaxFunc(found, func(a, b string) int {
 			version := func(path string) int {
 				n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))

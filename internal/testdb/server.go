@@ -43,9 +43,16 @@ func (k Kind) driver() string {
 	}
 }
 
-// durable tells whether servers keep their own durability settings, for tests and measurements in
-// which the cost of a commit matters. By default they are fast and would not survive a power cut.
-func durable() bool { return os.Getenv("ENTCOUNTER_TEST_DURABLE") == "1" }
+// EnvDurable names the environment variable that, when it is "1", lets servers keep their own durability
+// settings, for tests and measurements in which the cost of a commit matters. By default they are fast and
+// would not survive a power cut.
+const EnvDurable = "ENTCOUNTER_TEST_DURABLE"
+
+func durable() bool { return os.Getenv(EnvDurable) == "1" }
+
+// EnvPostgresBin names the environment variable with the folder of the initdb and postgres to start, in
+// place of the newest ones that are installed.
+const EnvPostgresBin = "ENTCOUNTER_POSTGRES_BIN"
 
 // A lookup is one way to get a server.
 type lookup struct {
@@ -202,6 +209,16 @@ func (s *Server) create(name string) error {
 		return fmt.Errorf("testdb: %s: create database: %w", s.Kind, err)
 	}
 	return nil
+}
+
+// NewDatabase returns a fresh empty database on the server, and a function that drops it and throws out who
+// is still connected.
+func (s *Server) NewDatabase() (*Database, func() error, error) {
+	name := newName()
+	if err := s.create(name); err != nil {
+		return nil, nil, err
+	}
+	return s.database(name), func() error { return s.drop(name) }, nil
 }
 
 // drop drops the database. Connections that a test left open would make it wait, or fail, so they

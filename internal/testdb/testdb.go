@@ -73,17 +73,17 @@ func New(tb testing.TB, kind Kind) *Database {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	name := newName()
-	if err := srv.create(name); err != nil {
+	db, drop, err := srv.NewDatabase()
+	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := srv.drop(name); err != nil {
+		if err := drop(); err != nil {
 			tb.Error(err)
 		}
 	})
 	record(tb, kind, srv.Version, srv.Source)
-	return srv.database(name)
+	return db
 }
 
 // NewMemory returns a fresh SQLite database in memory. Connections share one cache: they lock whole

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/entcounter/entcounter/examples/internal/database"
+	"github.com/entcounter/entcounter/internal/dsn"
 	"github.com/entcounter/entcounter/internal/testdb"
 )
 
@@ -30,7 +30,7 @@ func TestOf(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		src, err := database.Parse(db.DSN, "accounting")
+		src, err := dsn.Parse(db.DSN)
 		if err != nil {
 			t.Fatal(err)
 		}

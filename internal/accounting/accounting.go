@@ -11,7 +11,7 @@ import (
 
 	"entgo.io/ent/dialect"
 
-	"github.com/entcounter/entcounter/examples/internal/database"
+	"github.com/entcounter/entcounter/internal/dsn"
 )
 
 // Usage is what a database has read.
@@ -29,13 +29,13 @@ const StepsUnit = "steps of SQLite's virtual machine (sqlite3_stmt_status)"
 // Account is a database whose reads are counted. DB has one connection.
 type Account struct {
 	DB      *stdsql.DB
-	source  database.Source
+	source  dsn.Source
 	version string
 	log     *recorder // of SQLite's statements
 }
 
 // Open connects to a database that exists.
-func Open(ctx context.Context, src database.Source) (*Account, error) {
+func Open(ctx context.Context, src dsn.Source) (*Account, error) {
 	a := &Account{source: src}
 	var err error
 	if src.Dialect == dialect.SQLite {

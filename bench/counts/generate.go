@@ -1,0 +1,3 @@
+package counts
+
+//go:generate go run entc.go

@@ -1,0 +1,3 @@
+package plain
+
+//go:generate go run entc.go

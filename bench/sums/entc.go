@@ -1,0 +1,31 @@
+//go:build ignore
+
+// Command entc generates the client of the benchmarks with a counter that also sums sizes.
+package main
+
+import (
+	"log"
+
+	"entgo.io/ent/entc"
+	"entgo.io/ent/entc/gen"
+
+	"github.com/entcounter/entcounter/entcounter/countergen"
+)
+
+func main() {
+	err := entc.Generate("../../schema",
+		&gen.Config{
+			Target:  ".",
+			Package: "github.com/entcounter/entcounter/bench/sums",
+			Features: []gen.Feature{
+				gen.FeatureLock,
+				gen.FeatureExecQuery,
+			},
+		},
+		entc.TemplateDir("../template"),
+		entc.Extensions(countergen.NewExtension()),
+	)
+	if err != nil {
+		log.Fatalf("running ent codegen: %v", err)
+	}
+}

@@ -1,0 +1,3 @@
+package sums
+
+//go:generate go run entc.go
