@@ -168,7 +168,7 @@ func TestArchitecture(t *testing.T) {
 		covers := func(folder string) bool {
 			rest, ok := strings.CutPrefix(path.Dir(p), folder)
 			// What belongs to a folder that is named: its schema, generated code, and helpers of its tests.
-			below := folder == "ent" || strings.HasPrefix(folder, "examples/") || strings.HasPrefix(folder, "internal/")
+			below := folder == "ent" || folder == "bench" || strings.HasPrefix(folder, "examples/") || strings.HasPrefix(folder, "internal/")
 			return ok && (rest == "" || below && strings.HasPrefix(rest, "/"))
 		}
 		if !slices.ContainsFunc(inFolders, covers) {

@@ -319,7 +319,7 @@ func (m *mutation) updateOneInOne(spec *sqlgraph.UpdateSpec, u update) error {
 	var (
 		w    *writer
 		read = columnsOf(u.counters)
-		one  = &oneRow{single: single{Driver: m.drv}}
+		one  = &rowUpdate{single: single{Driver: m.drv}}
 	)
 	one.change = func(query string, args []any) { w = locked.around(query, args, spec.Node.Columns) }
 	one.complete = func(string, []any) *writer {
@@ -378,8 +378,8 @@ func (m *mutation) scanImages(scan func(dest ...any) error, dest []any, columns 
 	return nil
 }
 
-// oneRow is a driver for an update of one row.
-type oneRow struct {
+// rowUpdate is a driver for an update of one row.
+type rowUpdate struct {
 	single
 	// change takes the statement that changes it.
 	change func(query string, args []any)
@@ -389,13 +389,13 @@ type oneRow struct {
 	images func(scan func(dest ...any) error, dest []any) error
 }
 
-func (o *oneRow) Exec(_ context.Context, query string, args, v any) error {
+func (o *rowUpdate) Exec(_ context.Context, query string, args, v any) error {
 	o.change(query, args.([]any))
 	*v.(*sql.Result) = driver.RowsAffected(1)
 	return nil
 }
 
-func (o *oneRow) Query(ctx context.Context, query string, args, v any) error {
+func (o *rowUpdate) Query(ctx context.Context, query string, args, v any) error {
 	rows := v.(*sql.Rows)
 	if err := o.single.Query(ctx, query, args, rows); err != nil || o.hidden == 0 {
 		return err
@@ -404,12 +404,12 @@ func (o *oneRow) Query(ctx context.Context, query string, args, v any) error {
 	return nil
 }
 
-func (o *oneRow) Tx(context.Context) (dialect.Tx, error) { return dialect.NopTx(o), nil }
+func (o *rowUpdate) Tx(context.Context) (dialect.Tx, error) { return dialect.NopTx(o), nil }
 
 // imagedRow is a row with hidden columns.
 type imagedRow struct {
 	sql.ColumnScanner
-	one *oneRow
+	one *rowUpdate
 }
 
 func (r *imagedRow) Columns() ([]string, error) {
