@@ -31,6 +31,10 @@ CREATE TABLE `counter_locks` (
   `operation` varchar(16) NOT NULL,
   `version` bigint NOT NULL,
   `declaration` varchar(2000) NOT NULL,
+  `done_at` datetime(6) NULL,
+  `total_rows` bigint NULL,
+  `last_rows` bigint NULL,
+  `last_micros` bigint NULL,
   PRIMARY KEY (`counter_name`, `operation`)
 ) CHARSET utf8mb4 COLLATE utf8mb4_bin;
 -- Create "files" table

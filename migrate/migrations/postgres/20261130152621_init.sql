@@ -33,6 +33,10 @@ CREATE TABLE "counter_locks" (
   "operation" character varying NOT NULL,
   "version" bigint NOT NULL,
   "declaration" character varying NOT NULL,
+  "done_at" timestamptz NULL,
+  "total_rows" bigint NULL,
+  "last_rows" bigint NULL,
+  "last_micros" bigint NULL,
   PRIMARY KEY ("counter_name", "operation")
 );
 -- Create "files" table

@@ -44,5 +44,9 @@ CREATE TABLE `counter_locks` (
   `operation` text NOT NULL,
   `version` integer NOT NULL,
   `declaration` text NOT NULL,
+  `done_at` datetime NULL,
+  `total_rows` integer NULL,
+  `last_rows` integer NULL,
+  `last_micros` integer NULL,
   PRIMARY KEY (`counter_name`, `operation`)
 );

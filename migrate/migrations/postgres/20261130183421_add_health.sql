@@ -1,2 +1,0 @@
--- Modify "counter_locks" table
-ALTER TABLE "counter_locks" ADD COLUMN "done_at" timestamptz NULL, ADD COLUMN "total_rows" bigint NULL, ADD COLUMN "last_rows" bigint NULL, ADD COLUMN "last_micros" bigint NULL;
