@@ -33,8 +33,8 @@ type Folded struct {
 	Deepest int
 	// Full tells that the fold claimed as many rows as it may: fold again.
 	Full bool
-	// Lag is how old the oldest journal row was when the fold began, by the database's
-	// clock.
+	// Lag is how old the oldest journal row was when a fold that moved any began, by the
+	// database's clock.
 	Lag time.Duration
 }
 
@@ -145,7 +145,9 @@ func (c *Handle) Fold(ctx context.Context, opts ...FoldOption) (folded Folded, e
 	if overflows(err) {
 		folded, err = c.foldAround(ctx, cfg, err)
 	}
-	folded.Lag = state.lag
+	if folded.Rows > 0 {
+		folded.Lag = state.lag
+	}
 	return folded, c.wrap("folding", err)
 }
 
