@@ -54,7 +54,8 @@ func (v *victims) ofCounters() map[string]int {
 	defer v.mu.Unlock()
 	found := make(map[string]int)
 	for s, n := range v.statements {
-		if strings.Contains(s, "counter") {
+		// The one statement of PostgreSQL waits for the rows that it changes.
+		if strings.Contains(s, "counter") && !strings.HasPrefix(s, "WITH entcounter_") {
 			found[s] = n
 		}
 	}
@@ -533,7 +534,7 @@ func TestRowTurnsMatchingBetweenLockAndUpdate(t *testing.T) {
 				var came sync.WaitGroup
 				once := false
 				w.tap.Inject(func(s tap.Statement) tap.Fault {
-					if once || !s.Is("UPDATE") && !s.Is("DELETE") {
+					if once || !s.Is("UPDATE") && !s.Is("DELETE") && !s.Is("WITH") {
 						return tap.Pass
 					}
 					once = true
