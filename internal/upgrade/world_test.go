@@ -339,7 +339,8 @@ func (w *world) start(name string, writers, files int, do writes) *program {
 	for range writers {
 		p.done.Go(func() {
 			for ctx.Err() == nil {
-				if err := do.random(ctx, files); err != nil && ctx.Err() == nil && !entcounter.Retryable(err) {
+				// Not by ctx: what is cancelled may still commit later.
+				if err := do.random(w.ctx, files); err != nil && w.ctx.Err() == nil && !entcounter.Retryable(err) {
 					w.Errorf("%s: %v", name, err)
 					return
 				}
@@ -361,7 +362,7 @@ func (w *world) work(counters []*entcounter.Handle) {
 	w.Cleanup(func() { stop(); done.Wait() })
 }
 
-// end stops an instance, with what it is doing.
+// end stops an instance when it has done what it is doing.
 func (p *program) end() {
 	p.stop()
 	p.done.Wait()
