@@ -413,8 +413,11 @@ func TestWorkerDrain(t *testing.T) {
 				d.rows, d.perRow = 5000, 4*time.Millisecond
 			}()
 			work(t, 10*time.Second, WorkerOptions{Drain: tt.drain, Batch: 100, FoldTime: time.Second}, d)
-			if took := time.Since(started); took > tt.took+time.Second || took < tt.took-time.Second || d.rows > tt.left+100 || d.rows < tt.left-100 {
-				t.Errorf("with %v to drain, Run took %v and left %d rows, want %v and %d", tt.drain, took, d.rows, tt.took, tt.left)
+			d.mu.Lock()
+			left := d.rows
+			d.mu.Unlock()
+			if took := time.Since(started); took > tt.took+time.Second || took < tt.took-time.Second || left > tt.left+100 || left < tt.left-100 {
+				t.Errorf("with %v to drain, Run took %v and left %d rows, want %v and %d", tt.drain, took, left, tt.took, tt.left)
 			}
 		})
 	}

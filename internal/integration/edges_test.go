@@ -606,7 +606,8 @@ func TestRowThatComesInBetween(t *testing.T) {
 	})
 }
 
-// A row can be created as its own child.
+// A row can be created as its own child, and as the child of one that is created
+// together with it.
 func TestOwnChild(t *testing.T) {
 	with(t, func(ctx context.Context, w *world) {
 		last := must(w.client.Node.Create().SetKind(node.KindLeaf).Save(ctx))(w)
@@ -614,6 +615,16 @@ func TestOwnChild(t *testing.T) {
 		if got := must(w.client.Node.Query().Where(node.ID(made.ID)).QueryParent().OnlyID(ctx))(w); got != made.ID {
 			w.Errorf("the parent of %d is %d", made.ID, got)
 		}
+		w.exact(ctx)
+		both := must(w.client.Node.CreateBulk(
+			w.client.Node.Create().SetKind(node.KindBranch).AddChildIDs(made.ID+2),
+			w.client.Node.Create().SetKind(node.KindLeaf).SetSize(7),
+		).Save(ctx))(w)
+		if got := must(w.client.Node.Query().Where(node.ID(both[1].ID)).QueryParent().OnlyID(ctx))(w); got != both[0].ID {
+			w.Errorf("the parent of %d is %d", both[1].ID, got)
+		}
+		w.exact(ctx)
+		no(w, w.client.Node.DeleteOne(both[1]).Exec(ctx))
 		w.exact(ctx)
 	})
 }
