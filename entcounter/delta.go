@@ -11,7 +11,8 @@ import (
 )
 
 // ErrOverflow is returned when a sum leaves the range of BIGINT, or the delta of a key
-// in one transaction that of ±(2⁶³−1). Nothing is written.
+// in one transaction that of ±(2⁶³−1). Nothing of the key is written; a fold goes on with
+// the other keys.
 var ErrOverflow = errors.New("entcounter: value out of the range of BIGINT")
 
 // Delta is a signed change of every measure of one key.

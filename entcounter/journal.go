@@ -19,7 +19,7 @@ const maxParameters = 16_384
 // the new rows, so it runs at any isolation level. The database's own UTC clock
 // sets the time of insertion.
 func insertJournal(ctx context.Context, ex dialect.ExecQuerier, dialectName string, d *Definition, deltas []Delta) error {
-	for chunk := range slices.Chunk(deltas, maxParameters/d.journalColumns()) {
+	for chunk := range slices.Chunk(deltas, maxParameters/len(d.journalColumns())) {
 		query, args := journalInsert(dialectName, d, chunk).Query()
 		if err := ex.Exec(ctx, query, args, nil); err != nil {
 			return fmt.Errorf("entcounter: journalling counter %s: %w", d.Name, err)
@@ -28,15 +28,18 @@ func insertJournal(ctx context.Context, ex dialect.ExecQuerier, dialectName stri
 	return nil
 }
 
-// journalColumns is how many columns of the journal an insert sets.
-func (d *Definition) journalColumns() int { return len(d.Key) + len(d.Measures) + 1 }
+// journalColumns are the columns of the journal that an insert sets.
+func (d *Definition) journalColumns() []string {
+	return slices.Concat(d.keyNames(), d.deltaNames(), []string{ColumnInsertedAt})
+}
 
 // journalInsert is the statement that insertJournal runs.
 func journalInsert(dialectName string, d *Definition, deltas []Delta) *sql.InsertBuilder {
-	insert := sql.Dialect(dialectName).Insert(d.Journal).Columns(slices.Concat(d.keyNames(), d.deltaNames(), []string{ColumnInsertedAt})...)
+	columns := d.journalColumns()
+	insert := sql.Dialect(dialectName).Insert(d.Journal).Columns(columns...)
 	now := sql.Raw(nowExpr(dialectName))
 	for _, delta := range deltas {
-		values := make([]any, 0, d.journalColumns())
+		values := make([]any, 0, len(columns))
 		values = append(values, delta.Key...)
 		for _, m := range delta.Measures {
 			values = append(values, m)

@@ -62,9 +62,6 @@ func (s *single) Query(ctx context.Context, query string, args, v any) error {
 	return s.open(ctx, s.complete(query, args.([]any)), v.(*sql.Rows))
 }
 
-// Tx is called for an update of one row.
-func (s *single) Tx(context.Context) (dialect.Tx, error) { return dialect.NopTx(s), nil }
-
 // open runs a query whose rows keep an error that comes after them.
 func (s *single) open(ctx context.Context, w *writer, rows *sql.Rows) error {
 	if err := s.Driver.Query(ctx, w.String(), w.args, rows); err != nil {
@@ -146,7 +143,7 @@ func (s *Schema) createAlone(drv dialect.Driver, nodes []*sqlgraph.CreateSpec, o
 	for _, d := range c.counters() {
 		if deltas := c.drain(d); len(deltas) > 0 {
 			inserts = append(inserts, journalInsert(dialect.Postgres, d, deltas))
-			parameters += len(deltas) * d.journalColumns()
+			parameters += len(deltas) * len(d.journalColumns())
 		}
 	}
 	if parameters > maxParameters {
@@ -404,6 +401,7 @@ func (o *rowUpdate) Query(ctx context.Context, query string, args, v any) error 
 	return nil
 }
 
+// Tx keeps sqlgraph from beginning a transaction for its two statements, which are one.
 func (o *rowUpdate) Tx(context.Context) (dialect.Tx, error) { return dialect.NopTx(o), nil }
 
 // imagedRow is a row with hidden columns.
@@ -515,7 +513,7 @@ func (w *writer) returning(columns []string) *writer {
 // journal writes the INSERT of a part that journals what a query yields.
 func (w *writer) journal(i int, d *Definition, query func()) {
 	w.part(partJournal+strconv.Itoa(i), func() {
-		w.sql("INSERT INTO ").ident(d.Journal).sql(" (").idents(slices.Concat(d.keyNames(), d.deltaNames(), []string{ColumnInsertedAt})...).sql(") ")
+		w.sql("INSERT INTO ").ident(d.Journal).sql(" (").idents(d.journalColumns()...).sql(") ")
 		query()
 	})
 }
