@@ -277,26 +277,15 @@ func (m *mutation) eachGroup(w *writer, mt *meeting, each func(key []any, measur
 	}
 	defer rows.Close()
 	for rows.Next() {
-		dest := make([]any, 0, len(mt.def.Key)+len(mt.def.Measures))
-		for _, c := range mt.def.Key {
-			dest = append(dest, scanTarget(c))
-		}
-		sums := make([]Amount, len(mt.def.Measures))
-		for i := range sums {
-			dest = append(dest, &sums[i])
-		}
-		if err := rows.Scan(dest...); err != nil {
+		cells := newDeltaCells(mt.def)
+		if err := rows.Scan(cells.targets()...); err != nil {
 			return fmt.Errorf("entcounter: counting rows of %s for counter %s: %w", mt.source.Table, mt.def.Name, err)
 		}
-		key, err := mt.def.scannedKey(dest[:len(mt.def.Key)])
+		delta, err := cells.delta()
 		if err != nil {
 			return err
 		}
-		measures := make([]int64, len(sums))
-		for i, s := range sums {
-			measures[i] = int64(s)
-		}
-		if err := each(key, measures); err != nil {
+		if err := each(delta.Key, delta.Measures); err != nil {
 			return err
 		}
 	}

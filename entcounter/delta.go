@@ -23,6 +23,36 @@ type Delta struct {
 	Measures []int64
 }
 
+// deltaCells are scan targets for a key and its measures.
+type deltaCells struct {
+	def      *Definition
+	key      []any
+	measures []int64
+}
+
+func newDeltaCells(d *Definition) *deltaCells {
+	c := &deltaCells{def: d, measures: make([]int64, len(d.Measures))}
+	for _, col := range d.Key {
+		c.key = append(c.key, scanTarget(col))
+	}
+	return c
+}
+
+// targets are those of the key columns, and then those of the measures.
+func (c *deltaCells) targets() []any {
+	dest := slices.Clone(c.key)
+	for i := range c.measures {
+		dest = append(dest, (*Amount)(&c.measures[i]))
+	}
+	return dest
+}
+
+// delta is what was scanned. Without a row, the values of its key are nil.
+func (c *deltaCells) delta() (Delta, error) {
+	key, err := c.def.scannedKey(c.key)
+	return Delta{Key: key, Measures: c.measures}, err
+}
+
 // changes collects deltas by counter and key. The zero value is ready to use.
 type changes struct {
 	byCounter map[*Definition]map[string]*Delta

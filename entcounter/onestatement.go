@@ -265,33 +265,24 @@ func (m *mutation) counting(counters []counted, changed string, parts func(query
 func (m *mutation) scanDifferences(rows *sql.Rows, counters []counted, n *int64) error {
 	var (
 		dest  = []any{n}
-		parts = make([]struct{ key, measures []any }, len(counters))
+		parts = make([]*deltaCells, len(counters))
 	)
 	for i, c := range counters {
-		for _, col := range c.def.Key {
-			parts[i].key = append(parts[i].key, scanTarget(col))
-		}
-		for range c.def.Measures {
-			parts[i].measures = append(parts[i].measures, new(Amount))
-		}
-		dest = slices.Concat(dest, parts[i].key, parts[i].measures)
+		parts[i] = newDeltaCells(c.def)
+		dest = append(dest, parts[i].targets()...)
 	}
 	if err := rows.Scan(dest...); err != nil {
 		return err
 	}
 	for i, c := range counters {
-		key, err := c.def.scannedKey(parts[i].key)
+		delta, err := parts[i].delta()
 		if err != nil {
 			return err
 		}
-		if key[0] == nil {
+		if delta.Key[0] == nil {
 			continue
 		}
-		measures := make([]int64, len(parts[i].measures))
-		for j, m := range parts[i].measures {
-			measures[j] = int64(*m.(*Amount))
-		}
-		if err := m.changes.add(c.def, key, measures, 1); err != nil {
+		if err := m.changes.add(c.def, delta.Key, delta.Measures, 1); err != nil {
 			return err
 		}
 	}
