@@ -124,13 +124,16 @@ func (m *memo) ask(ctx context.Context, q question, read func(*answer) error) (*
 	}
 }
 
-// lead reads for all who ask. What fails is forgotten.
+// lead reads for all who ask. What fails is forgotten. So is an answer that is remembered
+// instead, because answers were forgotten meanwhile: the database may have given it
+// earlier than this one, which may have waited for a connection, and whoever gets both
+// would see a count go back.
 func (m *memo) lead(q question, a *answer, read func(*answer) error) (err error) {
 	returned := false
 	defer func() {
 		m.mu.Lock()
 		a.failed = err != nil || !returned
-		if a.failed && m.answers[q] == a {
+		if remembered := m.answers[q] == a; remembered == a.failed {
 			delete(m.answers, q)
 		}
 		m.mu.Unlock()

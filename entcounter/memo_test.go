@@ -193,3 +193,50 @@ func TestMemoAfterFailures(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A read that the database answers late, after others began and ended, is not followed
+// by what one of those has seen before it.
+func TestMemoSuperseded(t *testing.T) {
+	var (
+		m     memo
+		q     = question{query: "SELECT 1"}
+		begun = make(chan struct{})
+		late  = make(chan struct{})
+		got   = make(chan string)
+	)
+	ask := func(name string, wait func()) string {
+		a, err := m.ask(t.Context(), q, func(a *answer) error {
+			wait()
+			a.columns = []string{name}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		return a.columns[0]
+	}
+	go func() {
+		got <- ask("late", func() {
+			close(begun)
+			<-late
+		})
+	}()
+	<-begun
+	m.forget()
+	atOnce := func() {}
+	for range 2 {
+		if name := ask("early", atOnce); name != "early" {
+			t.Fatal(name)
+		}
+	}
+	close(late)
+	if name := <-got; name != "late" {
+		t.Fatal(name)
+	}
+	for range 2 {
+		if name := ask("last", atOnce); name != "last" {
+			t.Errorf("after the late answer comes that of the %s one", name)
+		}
+	}
+}
