@@ -323,6 +323,15 @@ func isExternal(e *sqlgraph.EdgeSpec) bool {
 	return e.Rel == sqlgraph.O2M || e.Rel == sqlgraph.O2O && !e.Inverse
 }
 
+// isElsewhere reports whether an edge changes other rows than the mutated one. One
+// between equals is a column of both.
+func isElsewhere(e *sqlgraph.EdgeSpec) bool { return !isOwn(e) || isExternal(e) }
+
+// changesElsewhere reports whether an update changes edges that are kept in other rows.
+func changesElsewhere(spec *sqlgraph.UpdateSpec) bool {
+	return slices.ContainsFunc(spec.Edges.Add, isElsewhere) || slices.ContainsFunc(spec.Edges.Clear, isElsewhere)
+}
+
 // isOwn reports whether the edge is a foreign key in the mutated row itself.
 func isOwn(e *sqlgraph.EdgeSpec) bool {
 	return e.Rel == sqlgraph.M2O || e.Rel == sqlgraph.O2O && (e.Inverse || e.Bidi)
@@ -537,7 +546,7 @@ func (m *mutation) update(spec *sqlgraph.UpdateSpec, u update) (int, error) {
 		lock:    set.lockStrength(t),
 	}, set.filters, func(rows []row) error {
 		exact := *spec
-		exact.Predicate = withIDs(t, idsOf(rows))
+		exact.Predicate = m.exactly(t, idsOf(rows))
 		n, err := m.changeRows(t, rows, u, spec.Node.Schema, func() (int, error) {
 			return sqlgraph.UpdateNodes(m.ctx, m.drv, &exact)
 		})
@@ -545,6 +554,20 @@ func (m *mutation) update(spec *sqlgraph.UpdateSpec, u update) (int, error) {
 		return err
 	})
 	return affected, err
+}
+
+// exactly is the predicate of an update that changes rows which are locked. Where the
+// update selects them before it changes them, a plain read of InnoDB would leave out
+// those that have come since the transaction's snapshot was taken.
+func (m *mutation) exactly(t *Table, ids [][]any) func(*sql.Selector) {
+	where := withIDs(t, ids)
+	if m.dialect != dialect.MySQL {
+		return where
+	}
+	return func(s *sql.Selector) {
+		where(s)
+		s.ForUpdate()
+	}
 }
 
 // changeRows takes the images of locked rows around a statement that changes
@@ -703,9 +726,10 @@ func comparesAs(c Column, v any) bool {
 
 // pinned reports whether the affected rows of an update are all that its deltas
 // need: its predicate pins every key column of every counter that it changes,
-// all of which count rows only.
+// all of which count rows only. It is one statement: with edges that are kept elsewhere,
+// ent selects rows first, and changes them whatever has become of them.
 func (m *mutation) pinned(spec *sqlgraph.UpdateSpec, set updateSet, counters []counted) (map[string]any, bool) {
-	if set.unknown || set.filters || m.schema.imagesOnly {
+	if set.unknown || set.filters || m.schema.imagesOnly || changesElsewhere(spec) {
 		return nil, false
 	}
 	var columns []Column
@@ -825,7 +849,7 @@ func (m *mutation) updateWithEdges(spec *sqlgraph.UpdateSpec, u update) (affecte
 		return 0, err
 	}
 	exact := *spec
-	exact.Predicate = withIDs(t, own)
+	exact.Predicate = m.exactly(t, own)
 	if exact.Edges, err = m.touchEdges(t, u.set, spec.Edges, own); err != nil {
 		return 0, err
 	}

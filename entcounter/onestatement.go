@@ -161,15 +161,10 @@ func (s *Schema) createAlone(drv dialect.Driver, nodes []*sqlgraph.CreateSpec, o
 	}}, nil
 }
 
-// isElsewhere reports whether an edge changes other rows than the mutated one. One
-// between equals is a column of both.
-func isElsewhere(e *sqlgraph.EdgeSpec) bool { return !isOwn(e) || isExternal(e) }
-
 // imagesInOne reports whether one statement can take the images around an update.
 func (s *Schema) imagesInOne(drv dialect.Driver, spec *sqlgraph.UpdateSpec, u update) bool {
 	return drv.Dialect() == dialect.Postgres && !s.imagesOnly && s.Tables[spec.Node.Table] != nil && spec.Node.Schema == "" &&
-		!u.computed && len(spec.Modifiers) == 0 &&
-		!slices.ContainsFunc(spec.Edges.Add, isElsewhere) && !slices.ContainsFunc(spec.Edges.Clear, isElsewhere)
+		!u.computed && len(spec.Modifiers) == 0 && !changesElsewhere(spec)
 }
 
 // deletesInOne reports whether one statement can take the images around a delete,

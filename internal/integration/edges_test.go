@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"entgo.io/ent/dialect"
 	entsql "entgo.io/ent/dialect/sql"
@@ -602,6 +603,77 @@ func TestRowThatComesInBetween(t *testing.T) {
 			w.exact(ctx)
 			no(w, run(w.client, id))
 			w.exact(ctx)
+		}
+	})
+}
+
+// An update that also changes an edge kept elsewhere selects its rows before it changes
+// them, and ent changes what it has selected. These are the rows that were counted:
+// another client cannot move one away in between, and a transaction whose snapshot is
+// older than a row changes that too.
+func TestUpdateThatSelectsFirst(t *testing.T) {
+	with(t, func(ctx context.Context, w *world) {
+		if w.db.Kind == testdb.SQLite {
+			return // one writer: nothing comes in between
+		}
+		_, tasks := w.project(ctx, "p", 4)
+		u, v, x := w.user(ctx, "u"), w.user(ctx, "v"), w.user(ctx, "x")
+		owned := func() {
+			w.Helper()
+			no(w, w.client.Task.Update().Where(task.IDNEQ(tasks[0].ID)).SetOwner(u).Exec(ctx))
+		}
+		updates := map[string]func(c *ent.Client) (int, error){
+			"counted by affected rows": func(c *ent.Client) (int, error) {
+				return c.Task.Update().Where(task.OwnerID(u.ID)).SetOwner(v).AddBlockIDs(tasks[0].ID).Save(ctx)
+			},
+			"locked rows": func(c *ent.Client) (int, error) {
+				return c.Task.Update().Where(task.OwnerID(u.ID)).SetOwner(v).SetState(types.Done).AddBlockIDs(tasks[0].ID).Save(ctx)
+			},
+			"counted edges": func(c *ent.Client) (int, error) {
+				return c.Task.Update().Where(task.OwnerID(u.ID)).SetOwner(v).ClearAttachments().Save(ctx)
+			},
+		}
+		for name, update := range updates {
+			owned()
+			others, cancel := context.WithTimeout(ctx, time.Second)
+			once := false
+			w.tap.Inject(func(s tap.Statement) tap.Fault {
+				if !once && s.Is("UPDATE") && strings.Contains(s.SQL, "tasks") {
+					once = true
+					_ = w.client.Task.UpdateOneID(tasks[1].ID).SetOwner(x).Exec(others) // it waits
+				}
+				return tap.Pass
+			})
+			tx := must(w.client.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}))(w)
+			n, err := update(tx.Client())
+			w.tap.Inject(nil)
+			cancel()
+			if !once || n != 3 || err != nil {
+				w.Errorf("%s: %d rows, %v", name, n, err)
+			}
+			no(w, tx.Commit())
+			w.exact(ctx)
+			no(w, w.client.Task.Update().ClearBlocks().Exec(ctx))
+		}
+		for name, update := range updates {
+			owned()
+			tx := must(w.client.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))(w)
+			must(tx.Task.Query().Count(ctx))(w) // takes the snapshot
+			later := must(w.client.Task.Create().SetProjectID(tasks[0].ProjectID).SetOwner(u).Save(ctx))(w)
+			want := map[testdb.Kind]int{testdb.Postgres: 3}[w.db.Kind] // it does not see the new one
+			if want == 0 {
+				want = 4
+			}
+			if n, err := update(tx.Client()); n != want || err != nil {
+				w.Errorf("%s, with an old snapshot: %d rows, %v, want %d", name, n, err, want)
+			}
+			no(w, tx.Commit())
+			w.exact(ctx)
+			if owner := must(w.client.Task.Get(ctx, later.ID))(w).OwnerID; want == 4 && *owner != v.ID {
+				w.Errorf("%s, with an old snapshot: the new row belongs to %d", name, *owner)
+			}
+			no(w, w.client.Task.DeleteOne(later).Exec(ctx))
+			no(w, w.client.Task.Update().ClearBlocks().Exec(ctx))
 		}
 	})
 }
