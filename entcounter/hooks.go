@@ -30,9 +30,9 @@ import (
 //     what the mutation sets is known, so is the image after;
 //   - images: as above, and the rows are read again afterwards.
 //
-// The last one is the definition: delta = image after − image before. In PostgreSQL,
-// a mutation outside of a transaction may be one statement that does all of it
-// (onestatement.go).
+// The last one is the definition: delta = image after − image before. A mutation
+// outside of a transaction may be one statement that does all of it: in PostgreSQL
+// (onestatement.go), and in the first ways in MariaDB (compound.go).
 
 // CreateNode creates a row, like sqlgraph.CreateNode.
 func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgraph.CreateSpec) error {
@@ -41,7 +41,7 @@ func (s *Schema) CreateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 		transactionOf(drv)
 		return sqlgraph.CreateNode(ctx, drv, spec)
 	}
-	one, err := s.createAlone(drv, []*sqlgraph.CreateSpec{spec}, spec.OnConflict)
+	one, err := s.createAlone(ctx, drv, []*sqlgraph.CreateSpec{spec}, spec.OnConflict)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (s *Schema) BatchCreate(ctx context.Context, drv dialect.Driver, spec *sqlg
 		transactionOf(drv)
 		return sqlgraph.BatchCreate(ctx, drv, spec)
 	}
-	one, err := s.createAlone(drv, spec.Nodes, spec.OnConflict)
+	one, err := s.createAlone(ctx, drv, spec.Nodes, spec.OnConflict)
 	if err != nil {
 		return err
 	}
@@ -130,6 +130,12 @@ func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 	if s.imagesInOne(drv, spec, u) && s.alone(drv) {
 		defer memoOf(ctx).forget()
 		return s.newMutation(ctx, nil, drv).update(spec, u)
+	}
+	if !inTransaction(drv) {
+		if n, ok, err := s.newMutation(ctx, nil, drv).updateCompound(spec, u); ok {
+			memoOf(ctx).forget()
+			return n, err
+		}
 	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
 		if u.edges {
@@ -197,6 +203,12 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 	if s.deletesInOne(drv, spec, t) && s.alone(drv) {
 		defer memoOf(ctx).forget()
 		return s.newMutation(ctx, nil, drv).deleteInOne(spec, counters)
+	}
+	if !inTransaction(drv) {
+		if n, ok, err := s.newMutation(ctx, nil, drv).deleteCompound(spec, t, counters); ok {
+			memoOf(ctx).forget()
+			return n, err
+		}
 	}
 	err = s.mutate(ctx, drv, func(m *mutation) (err error) {
 		affected, err = m.delete(spec, t, counters)
@@ -1123,14 +1135,12 @@ func (m *mutation) delete(spec *sqlgraph.DeleteSpec, t *Table, counters []counte
 	if t == nil {
 		return 0, fmt.Errorf("entcounter: table %q is missing in the generated schema", spec.Node.Table)
 	}
-	if len(t.ReferencedBy) == 0 && !m.schema.countsRows(t.Name) && !m.schema.imagesOnly && !slices.ContainsFunc(counters, func(c counted) bool { return !countsOnly(c) }) {
-		if pins, ok := m.pins(t.Name, spec.Predicate, columnsOf(counters)); ok {
-			n, err := sqlgraph.DeleteNodes(m.ctx, m.drv, spec)
-			if err != nil || n == 0 {
-				return n, err
-			}
-			return n, m.countRow(counters, row{values: pins}, -int64(n))
+	if pins, ok := m.pinnedDelete(spec, t, counters); ok {
+		n, err := sqlgraph.DeleteNodes(m.ctx, m.drv, spec)
+		if err != nil || n == 0 {
+			return n, err
 		}
+		return n, m.countRow(counters, row{values: pins}, -int64(n))
 	}
 	if m.schema.deletesInOne(m.drv, spec, t) {
 		return m.deleteInOne(spec, counters)
@@ -1152,6 +1162,16 @@ func (m *mutation) delete(spec *sqlgraph.DeleteSpec, t *Table, counters []counte
 		return err
 	})
 	return affected, err
+}
+
+// pinnedDelete is what pinned is for a delete, which nothing may follow by a foreign
+// key.
+func (m *mutation) pinnedDelete(spec *sqlgraph.DeleteSpec, t *Table, counters []counted) (map[string]any, bool) {
+	if t == nil || len(t.ReferencedBy) > 0 || m.schema.countsRows(t.Name) || m.schema.imagesOnly ||
+		slices.ContainsFunc(counters, func(c counted) bool { return !countsOnly(c) }) {
+		return nil, false
+	}
+	return m.pins(t.Name, spec.Predicate, columnsOf(counters))
 }
 
 // deleteRows deletes locked rows.

@@ -29,6 +29,13 @@ const (
 	partJournal = "entcounter_journal"
 )
 
+// oneDriver is a driver that sqlgraph runs the one statement of a mutation on.
+type oneDriver interface {
+	dialect.Driver
+	// failed returns the statement's error, though the caller may not have met it.
+	failed(error) error
+}
+
 // single is a driver that sqlgraph runs the one statement of a mutation on, which is
 // completed on the way. Every error of the statement is kept: a part may fail after
 // rows have been returned, which nobody reads on from.
@@ -112,10 +119,16 @@ func (s *Schema) alone(drv dialect.Driver) bool {
 
 // createAlone returns the driver for a create that is one statement, or nil where that
 // does not do.
-func (s *Schema) createAlone(drv dialect.Driver, nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) (*single, error) {
+func (s *Schema) createAlone(ctx context.Context, drv dialect.Driver, nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) (oneDriver, error) {
 	t := s.Tables[nodes[0].Table]
-	if t == nil || !s.alone(drv) || len(onConflict) > 0 || s.countsRows(t.Name) || len(s.numbered(t.Name)) > 0 {
+	if t == nil || inTransaction(drv) || len(onConflict) > 0 || s.countsRows(t.Name) || len(s.numbered(t.Name)) > 0 {
 		return nil, nil
+	}
+	var pool *stdsql.DB // for a compound statement
+	if !s.alone(drv) {
+		if pool = s.compoundOn(ctx, drv); pool == nil {
+			return nil, nil
+		}
 	}
 	sets := make([]columnSet, len(nodes))
 	for i, n := range nodes {
@@ -142,12 +155,21 @@ func (s *Schema) createAlone(drv dialect.Driver, nodes []*sqlgraph.CreateSpec, o
 	)
 	for _, d := range c.counters() {
 		if deltas := c.drain(d); len(deltas) > 0 {
-			inserts = append(inserts, journalInsert(dialect.Postgres, d, deltas))
+			inserts = append(inserts, journalInsert(drv.Dialect(), d, deltas))
 			parameters += len(deltas) * len(d.journalColumns())
 		}
 	}
 	if parameters > maxParameters {
 		return nil, nil
+	}
+	if pool != nil {
+		return &compound{drv, pool, func(w *writer) {
+			for _, insert := range inserts {
+				text, args := insert.Query()
+				w.args = append(w.args, args...)
+				w.sql(text, "; ")
+			}
+		}}, nil
 	}
 	return &single{Driver: drv, complete: func(query string, args []any) *writer {
 		w := statementWith(args)
