@@ -58,7 +58,7 @@ func TestExact(t *testing.T) {
 				"-quick", "-databases", string(kind), "-loads", allKinds.name, "-clients", "2", "-duration", "50ms", "-rounds", "1", "-out", out,
 			}, &stdout, &stderr)
 			require.Equal(t, exitOK, code, stderr.String())
-			r, err := readResults(filepath.Join(out, "benchmarks", "results.json"))
+			r, err := readResults[Results](filepath.Join(out, "benchmarks", "results.json"))
 			require.NoError(t, err)
 			for _, v := range variants {
 				if v.readsOnly || v.comparison != "" || v.extension != "" {
@@ -131,9 +131,9 @@ func TestRender(t *testing.T) {
 	require.Equal(t, exitFailed, command(t.Context(), []string{"-render", "testdata/results.json", "-out", out}, &stdout, &stderr))
 	require.Equal(t, "bench: mariadb, hot-tx, hook, 2 clients, round 2: 1 keys are counted wrong\n", stderr.String())
 	kept := filepath.Join(out, "benchmarks", "results.json")
-	want, err := readResults("testdata/results.json")
+	want, err := readResults[Results]("testdata/results.json")
 	require.NoError(t, err)
-	got, err := readResults(kept)
+	got, err := readResults[Results](kept)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	require.NoError(t, os.Remove(kept))
@@ -165,14 +165,14 @@ func contents(t *testing.T, dir string) map[string]string {
 // What people write around the results stays.
 func TestPageIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "benchmarks.md")
-	require.NoError(t, os.WriteFile(path, []byte("before\n"+beginMark+"\nold\n"+endMark+"\nafter\n"), 0o644))
-	require.NoError(t, insertInto(path, "new\n"))
+	require.NoError(t, os.WriteFile(path, []byte("before\n"+benchmarks.begin+"\nold\n"+endMark+"\nafter\n"), 0o644))
+	require.NoError(t, benchmarks.insert(path, "new\n"))
 	page, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, "before\n"+beginMark+"\nnew\n"+endMark+"\nafter\n", string(page))
+	require.Equal(t, "before\n"+benchmarks.begin+"\nnew\n"+endMark+"\nafter\n", string(page))
 
 	require.NoError(t, os.WriteFile(path, []byte("no marks"), 0o644))
-	require.ErrorContains(t, insertInto(path, "new\n"), "are missing, between which the results go")
+	require.ErrorContains(t, benchmarks.insert(path, "new\n"), "are missing, between which the results go")
 }
 
 func TestWrongCalls(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -22,10 +23,8 @@ type client struct {
 	rows []row // whose files nobody else changes
 	last row   // that was changed
 
-	created   int
-	latencies []time.Duration // of recorded operations
-	deadlocks int
-	retries   int // of other kinds
+	created int
+	conflicts
 }
 
 // otherStatus returns a status to change to.
@@ -38,44 +37,83 @@ func (c *client) otherStatus(status string) string {
 	return statuses[(i+1+c.rng.IntN(len(statuses)-1))%len(statuses)]
 }
 
-// run works until the end, and records what begins after the start: one operation at least.
-func (c *client) run(ctx context.Context, start, end time.Time) error {
+// repeat works until the end, and records what begins after the start: one operation at least.
+func repeat(ctx context.Context, start, end time.Time, operation func(context.Context) error) (latencies []time.Duration, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return err
+			return latencies, err
 		}
 		begun := time.Now()
-		if !begun.Before(end) && len(c.latencies) > 0 {
-			return nil
+		if !begun.Before(end) && len(latencies) > 0 {
+			return latencies, nil
 		}
-		if err := c.operation(ctx); errors.Is(err, errNoneLeft) {
-			return nil
+		if err := operation(ctx); errors.Is(err, errNoneLeft) {
+			return latencies, nil
 		} else if err != nil {
-			return err
+			return latencies, err
 		}
 		if !begun.Before(start) {
-			c.latencies = append(c.latencies, time.Since(begun))
+			latencies = append(latencies, time.Since(begun))
 		}
 	}
 }
 
-// operation makes one operation, as often as it takes.
+// together lets clients repeat their operations at the same time, for a duration after a tenth of it that is not recorded.
+// It returns all latencies, and how long the recorded part took.
+func together(ctx context.Context, duration time.Duration, operations []func(context.Context) error) ([]time.Duration, time.Duration, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	start := time.Now().Add(duration / 10)
+	end := start.Add(duration)
+	var wg sync.WaitGroup
+	latencies := make([][]time.Duration, len(operations))
+	errs := make([]error, len(operations))
+	for i, operation := range operations {
+		wg.Go(func() {
+			if latencies[i], errs[i] = repeat(ctx, start, end, operation); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	elapsed := time.Since(start)
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return nil, 0, err
+		}
+	}
+	return slices.Concat(latencies...), elapsed, ctx.Err()
+}
+
+// conflicts counts transactions that lost against others and were run again.
+type conflicts struct {
+	deadlocks int
+	retries   int // of other kinds
+}
+
+// insist makes a change, as often as it takes.
+func (c *conflicts) insist(change func() error) error {
+	for attempt := 0; ; attempt++ {
+		err := change()
+		switch {
+		case err == nil:
+			return nil
+		case isDeadlock(err):
+			c.deadlocks++
+		case entcounter.Retryable(err):
+			c.retries++
+		default:
+			return err
+		}
+		time.Sleep(rand.N(time.Millisecond << min(attempt, 5)))
+	}
+}
+
+// operation makes one operation.
 func (c *client) operation(ctx context.Context) error {
 	if !c.load.readsOnly {
-		for attempt := 0; ; attempt++ {
-			err := c.change(ctx)
-			if err == nil {
-				break
-			}
-			switch {
-			case isDeadlock(err):
-				c.deadlocks++
-			case entcounter.Retryable(err):
-				c.retries++
-			default:
-				return err
-			}
-			time.Sleep(rand.N(time.Millisecond << min(attempt, 5)))
+		if err := c.insist(func() error { return c.change(ctx) }); err != nil {
+			return err
 		}
 	}
 	if !c.load.reads {

@@ -6,6 +6,7 @@
 //	go run ./bench -databases mariadb -loads hot-tx,spread-tx -clients 8
 //	go run ./bench -postgres18 -databases postgres -variants entcounter,ivm
 //	go run ./bench -render docs/benchmarks/results.json -out docs       # tables and plots again
+//	go run ./bench -growth -out docs                                    # how cost grows: docs/growth.md, takes half an hour
 //
 // In each round every variant is measured once, one after the other, so that what changes on the machine meanwhile
 // changes them all. Ratios are taken within a round. Servers are started for the run, with commits that are on the disk
@@ -49,6 +50,9 @@ type options struct {
 	quick                      bool
 	postgres18                 bool
 	interpolate                bool
+	growth                     bool
+	parts                      []string // of growth
+	rows                       int64 // of the largest table that growth is measured with
 }
 
 func main() {
@@ -67,12 +71,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "bench:", err)
 		return exitUsage
 	}
-	var results *Results
-	if o.render != "" {
-		results, err = readResults(o.render)
-	} else {
-		results, err = run(ctx, o, strings.Join(append([]string{"go run ./bench"}, args...), " "), stderr)
-	}
+	results, err := o.results(ctx, strings.Join(append([]string{"go run ./bench"}, args...), " "), stderr)
 	if err == nil {
 		err = publish(results, o.out, stdout)
 	}
@@ -86,9 +85,22 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
+// results measures, or reads what was measured.
+func (o options) results(ctx context.Context, command string, log io.Writer) (report, error) {
+	switch {
+	case o.growth && o.render != "":
+		return readResults[Growth](o.render)
+	case o.growth:
+		return grow(ctx, o, command, log)
+	case o.render != "":
+		return readResults[Results](o.render)
+	}
+	return run(ctx, o, command, log)
+}
+
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
-	var databases, variantNames, loadNames, clients string
+	var databases, variantNames, loadNames, clients, parts string
 	all := kinds()
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -98,27 +110,45 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&clients, "clients", "1,8,32", "`numbers` of clients; a load of 10,000 rows has 8 at most")
 	flags.DurationVar(&o.duration, "duration", 2*time.Second, "`time` of one measurement")
 	flags.IntVar(&o.rounds, "rounds", 5, "`number` of measurements of everything")
-	flags.StringVar(&o.out, "out", "", "`folder` for benchmarks.md, and benchmarks/ with plots and results.json (default: tables are printed, nothing is kept)")
+	flags.StringVar(&o.out, "out", "", "`folder` for benchmarks.md, and benchmarks/ with plots and results.json (default: tables are printed, nothing is kept); with -growth for growth.md and growth/")
 	flags.StringVar(&o.render, "render", "", "measure nothing, and make tables and plots from the results in a `file`")
 	flags.BoolVar(&o.quick, "quick", false, "little data, 1 and 8 clients, 2 rounds of 200ms, unless flags say otherwise: numbers are no more than a hint")
 	flags.BoolVar(&o.postgres18, "postgres18", false, "take PostgreSQL 18 with pg_ivm, for the variant ivm: run internal/testdb/install.sh postgres18 first")
 	flags.BoolVar(&o.interpolate, "interpolate", false, "let the driver of MariaDB and MySQL put arguments into statements (interpolateParams=true): one round trip for each, rather than two")
+	flags.BoolVar(&o.growth, "growth", false, fmt.Sprintf("measure how cost grows instead; unless flags say otherwise by 1 and 8 clients, in 5 rounds of %s, with -quick in 2 of %s", growthDuration, growthQuickDuration))
+	flags.StringVar(&parts, "parts", "all", "with -growth: `names` of its parts")
+	flags.Int64Var(&o.rows, "rows", growthRows, fmt.Sprintf("with -growth: the largest `number` of counted rows, %d with -quick; the number of keys and of journal rows goes to a tenth of it, the depth of a key to a hundredth", growthQuickRows))
 	flags.Usage = func() { usage(flags) }
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if o.quick {
-		given := make(map[string]bool)
-		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-		if !given["clients"] {
-			clients = "1,8"
-		}
-		if !given["duration"] {
+	given := make(map[string]bool)
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if (o.quick || o.growth) && !given["clients"] {
+		clients = "1,8"
+	}
+	if o.quick && !given["rounds"] {
+		o.rounds = 2
+	}
+	if !given["duration"] {
+		switch {
+		case o.growth && o.quick:
+			o.duration = growthQuickDuration
+		case o.growth:
+			o.duration = growthDuration
+		case o.quick:
 			o.duration = 200 * time.Millisecond
 		}
-		if !given["rounds"] {
-			o.rounds = 2
-		}
+	}
+	switch {
+	case o.growth && (given["loads"] || given["variants"]):
+		return o, errors.New("-growth has neither loads nor variants to choose")
+	case !o.growth && (given["rows"] || given["parts"]):
+		return o, errors.New("-rows and -parts are for -growth: give that too")
+	case o.rows < growthLeastRows:
+		return o, fmt.Errorf("-rows is %d: give %d at least", o.rows, growthLeastRows)
+	case o.quick && !given["rows"]:
+		o.rows = growthQuickRows
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
@@ -137,6 +167,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	if o.loads, err = choose("-loads", loadNames, names(loads, func(l load) string { return l.name })); err != nil {
+		return o, err
+	}
+	if o.parts, err = choose("-parts", parts, names(growthParts, func(p growthPart) string { return p.name })); err != nil {
 		return o, err
 	}
 	if o.postgres18 && !slices.Contains(o.databases, string(testdb.Postgres)) {
@@ -193,6 +226,8 @@ Measures what counting costs: entcounter beside what people use instead.
   go run ./bench -databases mariadb -loads hot-tx,spread-tx -clients 8
   go run ./bench -postgres18 -databases postgres -variants entcounter,ivm
   go run ./bench -render docs/benchmarks/results.json -out docs
+  go run ./bench -growth -out docs         how cost grows, for docs/growth.md; takes half an hour
+  go run ./bench -growth -render docs/growth/results.json -out docs
 
 `)
 	flags.PrintDefaults()
@@ -203,5 +238,9 @@ Measures what counting costs: entcounter beside what people use instead.
 	fmt.Fprintln(w, "\nloads")
 	for _, l := range loads {
 		fmt.Fprintf(w, "  %-19s %s\n", l.name, l.doc)
+	}
+	fmt.Fprintln(w, "\nparts of -growth")
+	for _, p := range growthParts {
+		fmt.Fprintf(w, "  %-19s %s\n", p.name, p.doc)
 	}
 }

@@ -165,17 +165,11 @@ func (r *Results) lines(one *plot, l Described) (drawn bool, err error) {
 	if len(numbers) < 2 {
 		return false, nil
 	}
-	p := gonum.New()
-	p.Title.Text = one.title
-	p.X.Label.Text, p.Y.Label.Text = "clients", "milliseconds"
-	p.X.Scale, p.Y.Scale = gonum.LogScale{}, gonum.LogScale{}
-	p.Y.Tick.Marker = gonum.LogTicks{Prec: -1}
-	p.Legend.Top, p.Legend.Left = true, true
 	var ticks []gonum.Tick
 	for _, n := range numbers {
 		ticks = append(ticks, gonum.Tick{Value: float64(n), Label: fmt.Sprint(n)})
 	}
-	p.X.Tick.Marker = gonum.ConstantTicks(ticks)
+	p := logarithmic(one.title, "clients", "milliseconds", ticks)
 	for _, v := range r.variantsBut() {
 		var points plotter.XYs
 		for _, n := range numbers {
@@ -183,21 +177,41 @@ func (r *Results) lines(one *plot, l Described) (drawn bool, err error) {
 				points = append(points, plotter.XY{X: float64(n), Y: s.median / 1000})
 			}
 		}
-		if len(points) == 0 {
-			continue
-		}
-		line, dots, err := plotter.NewLinePoints(points)
-		if err != nil {
+		if err := addLine(p, v.Name, colors[v.Name], points); err != nil {
 			return false, err
 		}
-		line.Color, dots.Color = colors[v.Name], colors[v.Name]
-		line.Width = vg.Points(1.5)
-		dots.Shape = draw.CircleGlyph{}
-		p.Add(line, dots)
-		p.Legend.Add(v.Name, line, dots)
 	}
 	one.svg, err = svg(p, vg.Points(480), vg.Points(340))
 	return true, err
+}
+
+// logarithmic returns a plot with logarithmic axes.
+func logarithmic(title, x, y string, ticks []gonum.Tick) *gonum.Plot {
+	p := gonum.New()
+	p.Title.Text = title
+	p.X.Label.Text, p.Y.Label.Text = x, y
+	p.X.Scale, p.Y.Scale = gonum.LogScale{}, gonum.LogScale{}
+	p.X.Tick.Marker = gonum.ConstantTicks(ticks)
+	p.Y.Tick.Marker = gonum.LogTicks{Prec: -1}
+	p.Legend.Top, p.Legend.Left = true, true
+	return p
+}
+
+// addLine draws a line with a dot for each of the points, if there are any.
+func addLine(p *gonum.Plot, name string, c color.Color, points plotter.XYs) error {
+	if len(points) == 0 {
+		return nil
+	}
+	line, dots, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return err
+	}
+	line.Color, dots.Color = c, c
+	line.Width = vg.Points(1.5)
+	dots.Shape = draw.CircleGlyph{}
+	p.Add(line, dots)
+	p.Legend.Add(name, line, dots)
+	return nil
 }
 
 // svg draws a plot on white: pages may be dark.

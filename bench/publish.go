@@ -11,19 +11,38 @@ import (
 	"strings"
 )
 
-// The generated part of benchmarks.md is between these lines; what is around it is written by people.
-const (
-	beginMark = "<!-- begin: go run ./bench -out docs -->"
-	endMark   = "<!-- end -->"
-)
+// page is what a kind of results is published as.
+type page struct {
+	name  string // of the page without .md, and of the folder beside it
+	title string
+	// begin is the line that the generated part comes after. It ends with endMark; what is around it is written by people.
+	begin string
+}
+
+var benchmarks = page{name: "benchmarks", title: "Benchmarks", begin: "<!-- begin: go run ./bench -out docs -->"}
+
+const endMark = "<!-- end -->"
+
+// report is what one run has measured.
+type report interface {
+	// page is where it is published.
+	page() page
+	// markdown writes the results as tables. Plots are in a folder beside the text, if there are any.
+	markdown(plots []plot) string
+	plots() ([]plot, error)
+	// wrong returns an error if anything was counted wrong or could not be measured.
+	wrong() error
+}
+
+func (*Results) page() page { return benchmarks }
 
 // readResults reads results.json.
-func readResults(path string) (*Results, error) {
+func readResults[R any](path string) (*R, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("-render: %w", err)
 	}
-	r := new(Results)
+	r := new(R)
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("-render: %s holds no results of this program: %w", path, err)
 	}
@@ -31,7 +50,7 @@ func readResults(path string) (*Results, error) {
 }
 
 // publish prints the tables or, given a folder, writes tables, plots and results into it.
-func publish(r *Results, out string, stdout io.Writer) error {
+func publish(r report, out string, stdout io.Writer) error {
 	if out == "" {
 		_, err := io.WriteString(stdout, r.markdown(nil))
 		return err
@@ -40,7 +59,8 @@ func publish(r *Results, out string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(out, "benchmarks")
+	to := r.page()
+	dir := filepath.Join(out, to.name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -65,22 +85,22 @@ func publish(r *Results, out string, stdout io.Writer) error {
 	if err := os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644); err != nil {
 		return err
 	}
-	return insertInto(filepath.Join(out, "benchmarks.md"), r.markdown(plots))
+	return to.insert(filepath.Join(out, to.name+".md"), r.markdown(plots))
 }
 
-// insertInto replaces what is between the marks of a page. A page that is not there is made.
-func insertInto(path, text string) error {
-	page, err := os.ReadFile(path)
+// insert replaces what is between the marks of the page in a file. One that is not there is made.
+func (p page) insert(path, text string) error {
+	old, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		page, err = []byte("# Benchmarks\n\n"+beginMark+"\n"+endMark+"\n"), nil
+		old, err = []byte("# "+p.title+"\n\n"+p.begin+"\n"+endMark+"\n"), nil
 	}
 	if err != nil {
 		return err
 	}
-	before, rest, ok1 := strings.Cut(string(page), beginMark)
+	before, rest, ok1 := strings.Cut(string(old), p.begin)
 	_, after, ok2 := strings.Cut(rest, endMark)
 	if !ok1 || !ok2 {
-		return fmt.Errorf("%s: the lines %q and %q are missing, between which the results go", path, beginMark, endMark)
+		return fmt.Errorf("%s: the lines %q and %q are missing, between which the results go", path, p.begin, endMark)
 	}
-	return os.WriteFile(path, []byte(before+beginMark+"\n"+text+endMark+after), 0o644)
+	return os.WriteFile(path, []byte(before+p.begin+"\n"+text+endMark+after), 0o644)
 }

@@ -5,16 +5,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/entcounter/entcounter/internal/testdb"
 )
 
-// markdown writes the results as tables. Plots are in a folder beside the text, if there are any.
+// markdown implements [report].
 func (r *Results) markdown(plots []plot) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	p("Made on %s on %s, %d cores (%s, %s), shared by the servers and the clients, by\n", r.Made.Format("2 January 2006"), fallback(r.Machine.Processor, "an unknown processor"), r.Machine.Cores, r.Machine.System, r.Machine.Go)
-	p("```sh\n%s\n```\n", r.Command)
+	p("%s\n```sh\n%s\n```\n", madeOn(r.Made, r.Machine), r.Command)
 	p("Each measurement lasts %s, and there are %d rounds. In a round every variant is measured once, one after the other. Numbers are medians with, in brackets, the range.", r.Duration, r.Rounds)
 	p("Ratios are taken within a round.")
 	if r.Quick {
@@ -25,18 +25,7 @@ func (r *Results) markdown(plots []plot) string {
 	} else {
 		p("After each measurement the counts that a variant keeps were compared with the files: **some were wrong**, as marked.\n")
 	}
-	p("| database | version | commits | settings |\n| --- | --- | --- | --- |")
-	for _, s := range r.Servers {
-		settings := make([]string, 0, len(s.Settings))
-		for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
-			settings = append(settings, name+"="+s.Settings[name])
-		}
-		commits := "durable"
-		if !s.Durable {
-			commits = "**not durable**"
-		}
-		p("| %s | %s | %s | %s |", s.Name, s.Version, commits, strings.Join(settings, ", "))
-	}
+	describeServers(p, r.Servers)
 	describe := func(title string, all []Described) {
 		p("\n| %s | |\n| --- | --- |", title)
 		for _, d := range all {
@@ -63,6 +52,27 @@ func (r *Results) markdown(plots []plot) string {
 }
 
 type printer func(format string, args ...any)
+
+// madeOn tells when and where results were made, for the command to follow.
+func madeOn(made time.Time, m Machine) string {
+	return fmt.Sprintf("Made on %s on %s, %d cores (%s, %s), shared by the servers and the clients, by\n",
+		made.Format("2 January 2006"), fallback(m.Processor, "an unknown processor"), m.Cores, m.System, m.Go)
+}
+
+func describeServers(p printer, servers []Server) {
+	p("| database | version | commits | settings |\n| --- | --- | --- | --- |")
+	for _, s := range servers {
+		settings := make([]string, 0, len(s.Settings))
+		for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
+			settings = append(settings, name+"="+s.Settings[name])
+		}
+		commits := "durable"
+		if !s.Durable {
+			commits = "**not durable**"
+		}
+		p("| %s | %s | %s | %s |", s.Name, s.Version, commits, strings.Join(settings, ", "))
+	}
+}
 
 // by names the command that makes one table or plot.
 func (r *Results) by(s Server, flags string) string {

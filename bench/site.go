@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
 	"entgo.io/ent/dialect"
@@ -186,7 +185,7 @@ func (s *site) measureInto(ctx context.Context, cell *Cell, duration time.Durati
 	if err != nil {
 		return err
 	}
-	if err := s.connect(ctx, cell.Clients); err != nil {
+	if err := connect(ctx, s.db, cell.Clients); err != nil {
 		return err
 	}
 	started := time.Now()
@@ -218,9 +217,9 @@ func (s *site) measureInto(ctx context.Context, cell *Cell, duration time.Durati
 }
 
 // connect makes the connections that clients need: that takes PostgreSQL longer than many operations.
-func (s *site) connect(ctx context.Context, n int) (err error) {
+func connect(ctx context.Context, db *stdsql.DB, n int) (err error) {
 	for range n {
-		conn, cerr := s.db.Conn(ctx)
+		conn, cerr := db.Conn(ctx)
 		if cerr != nil {
 			return cerr
 		}
@@ -237,27 +236,12 @@ func (s *site) work(ctx context.Context, clients []*client, cell *Cell, duration
 		stop := w.background(ctx, s.client)
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	start := time.Now().Add(duration / 10)
-	end := start.Add(duration)
-	var wg sync.WaitGroup
-	errs := make([]error, len(clients))
+	operations := make([]func(context.Context) error, len(clients))
 	for i, c := range clients {
-		wg.Go(func() {
-			if errs[i] = c.run(ctx, start, end); errs[i] != nil {
-				cancel()
-			}
-		})
+		operations[i] = c.operation
 	}
-	wg.Wait()
-	elapsed := time.Since(start)
-	var latencies []time.Duration
-	for i, c := range clients {
-		if errs[i] != nil && !errors.Is(errs[i], context.Canceled) {
-			return errs[i]
-		}
-		latencies = append(latencies, c.latencies...)
-	}
-	if err := ctx.Err(); err != nil {
+	latencies, elapsed, err := together(ctx, duration, operations)
+	if err != nil {
 		return err
 	}
 	cell.Operations = len(latencies)

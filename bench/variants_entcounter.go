@@ -45,12 +45,16 @@ func (w counted) recount(ctx context.Context, c files.Client) error {
 	return err
 }
 
-// fold folds all of the journal.
 func (counted) fold(ctx context.Context, c files.Client) (Folded, error) {
+	return foldAll(ctx, c.(files.CountedClient).Handle())
+}
+
+// foldAll folds all of a journal.
+func foldAll(ctx context.Context, h *entcounter.Handle) (Folded, error) {
 	started := time.Now()
 	total := Folded{}
 	for {
-		folded, err := c.(files.CountedClient).Handle().Fold(ctx)
+		folded, err := h.Fold(ctx)
 		if err != nil {
 			return total, err
 		}

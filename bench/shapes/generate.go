@@ -1,0 +1,3 @@
+package shapes
+
+//go:generate go run entc.go
