@@ -186,6 +186,10 @@ func TestWrongCalls(t *testing.T) {
 		"-duration 0s":                  "-duration is 0s: give a time such as 2s",
 		"-variants ivm":                 "-variants: ivm needs PostgreSQL 18 with pg_ivm: give -postgres18 too",
 		"-postgres18 -databases sqlite": "-postgres18: postgres is not among -databases sqlite",
+		"-growth -loads read":           "-growth has neither loads nor variants to choose",
+		"-growth -parts key":            `-parts: there is no "key": give some of depth,keys,writes,folds,rows`,
+		"-growth -rows 9999":            "-rows is 9999: give 10000 at least",
+		"-rows 20000":                   "-rows and -parts are for -growth: give that too",
 		"quick":                         `unexpected argument "quick"`,
 	} {
 		var stdout, stderr bytes.Buffer

@@ -93,7 +93,10 @@ func (g *growing) depths(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := s.balance(ctx, 1); err != nil {
+	if err := check(ctx, s.entries()); err != nil {
+		return err
+	}
+	if _, err := foldAll(ctx, s.entries()); err != nil {
 		return err
 	}
 	return check(ctx, s.entries())

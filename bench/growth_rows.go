@@ -32,50 +32,53 @@ func keysOf(n int64) string {
 	return thousands(n) + " keys"
 }
 
-// folds measures folds by the size of a batch. Before each measurement the journal is filled up to the same number of rows.
-func (g *growing) folds(ctx context.Context) (err error) {
+// folds measures folds by the size of a batch.
+func (g *growing) folds(ctx context.Context) error {
+	journal := g.Rows / 10
+	for _, keys := range []int64{1, min(manyKeys, journal/10)} {
+		if err := g.foldsOf(ctx, journal, keys); err != nil {
+			return fmt.Errorf("%s: %w", keysOf(keys), err)
+		}
+	}
+	return nil
+}
+
+// foldsOf measures folds of a journal, which is filled up to the same number of rows before each measurement.
+func (g *growing) foldsOf(ctx context.Context, journal, keys int64) (err error) {
 	s, err := openStore(ctx, g.srv, entryTables, 2)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	journal := g.Rows / 10
-	many := min(manyKeys, journal/10)
-	if err := s.addFolded(ctx, 0, many); err != nil {
+	if err := s.addFolded(ctx, 0, keys); err != nil {
 		return err
 	}
-	part := journal / int64(g.Rounds*len(foldBatches)) // which one measurement folds, at least one batch
-	for _, keys := range []int64{1, many} {
-		left := int64(0)
-		for round := range g.Rounds {
-			for i := range foldBatches {
-				batch := foldBatches[(i+round)%len(foldBatches)]
-				if err := s.addJournal(ctx, journal-left, keys); err != nil {
-					return err
-				}
-				if round == 0 && i == 0 {
-					if err := s.settle(ctx); err != nil {
-						return err
-					}
-				}
-				p := Point{Place: g.place(keysOf(keys), batch), Round: round + 1}
-				latencies, err := p.fold(ctx, s.entries(), max(1, part/batch))
-				if err != nil {
-					return err
-				}
-				g.add(p, latencies)
-				left = journal - p.Rows
-			}
-			g.tell("%s, round %d of %d", keysOf(keys), round+1, g.Rounds)
-		}
-		if err := s.balance(ctx, keys); err != nil {
-			return err
-		}
-		if err := check(ctx, s.entries()); err != nil {
-			return err
-		}
+	if err := s.addJournal(ctx, journal, keys); err != nil {
+		return err
 	}
-	return nil
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	part := journal / 50 // which one measurement folds, at least one batch
+	for round := range g.Rounds {
+		for i := range foldBatches {
+			batch := foldBatches[(i+round)%len(foldBatches)]
+			p := Point{Place: g.place(keysOf(keys), batch), Round: round + 1}
+			latencies, err := p.fold(ctx, s.entries(), max(1, part/batch))
+			if err != nil {
+				return err
+			}
+			g.add(p, latencies)
+			if err := s.addJournal(ctx, p.Rows, keys); err != nil {
+				return err
+			}
+		}
+		g.tell("%s, round %d of %d", keysOf(keys), round+1, g.Rounds)
+	}
+	if err := s.balance(ctx, keys); err != nil {
+		return err
+	}
+	return check(ctx, s.entries())
 }
 
 // fold folds some batches, of as many rows as the point's size.

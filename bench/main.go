@@ -52,7 +52,7 @@ type options struct {
 	interpolate                bool
 	growth                     bool
 	parts                      []string // of growth
-	rows                       int64 // of the largest table that growth is measured with
+	rows                       int64    // of the largest table that growth is measured with
 }
 
 func main() {
@@ -115,7 +115,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.quick, "quick", false, "little data, 1 and 8 clients, 2 rounds of 200ms, unless flags say otherwise: numbers are no more than a hint")
 	flags.BoolVar(&o.postgres18, "postgres18", false, "take PostgreSQL 18 with pg_ivm, for the variant ivm: run internal/testdb/install.sh postgres18 first")
 	flags.BoolVar(&o.interpolate, "interpolate", false, "let the driver of MariaDB and MySQL put arguments into statements (interpolateParams=true): one round trip for each, rather than two")
-	flags.BoolVar(&o.growth, "growth", false, fmt.Sprintf("measure how cost grows instead; unless flags say otherwise by 1 and 8 clients, in 5 rounds of %s, with -quick in 2 of %s", growthDuration, growthQuickDuration))
+	flags.BoolVar(&o.growth, "growth", false, fmt.Sprintf("measure how cost grows instead; unless flags say otherwise by 1 and 8 clients, in 3 rounds of %s, with -quick in 2 of %s", growthDuration, growthQuickDuration))
 	flags.StringVar(&parts, "parts", "all", "with -growth: `names` of its parts")
 	flags.Int64Var(&o.rows, "rows", growthRows, fmt.Sprintf("with -growth: the largest `number` of counted rows, %d with -quick; the number of keys and of journal rows goes to a tenth of it, the depth of a key to a hundredth", growthQuickRows))
 	flags.Usage = func() { usage(flags) }
@@ -127,8 +127,13 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if (o.quick || o.growth) && !given["clients"] {
 		clients = "1,8"
 	}
-	if o.quick && !given["rounds"] {
-		o.rounds = 2
+	if !given["rounds"] {
+		switch {
+		case o.quick:
+			o.rounds = 2
+		case o.growth:
+			o.rounds = 3
+		}
 	}
 	if !given["duration"] {
 		switch {
