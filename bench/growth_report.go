@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"image/color"
+	"math"
 	"slices"
 	"strings"
 
@@ -372,7 +373,10 @@ func (g *Growth) curves(title, x, y string, at Place, value func(Point) float64)
 	for _, n := range all {
 		ticks = append(ticks, gonum.Tick{Value: float64(max(n, 1)), Label: thousands(n)})
 	}
-	return g.drawn(logarithmic(title, x, y, ticks), lines)
+	p := logarithmic(title, x, y, ticks)
+	first, last := ticks[0].Value, ticks[len(ticks)-1].Value
+	p.X.Max = last * math.Pow(last/first, 0.08) // room for the last label
+	return g.drawn(p, lines)
 }
 
 const writeTitle = "Transition in a transaction: throughput relative to no counter"
@@ -403,12 +407,12 @@ func (g *Growth) writeCurves() ([]byte, error) {
 	p.Title.Text = writeTitle
 	p.X.Label.Text = "counters"
 	p.Y.Min = 0
-	p.Legend.Top = true
+	p.Legend.Left = true
 	var ticks []gonum.Tick
 	for n := range 9 {
 		ticks = append(ticks, gonum.Tick{Value: float64(n), Label: fmt.Sprint(n)})
 	}
-	p.X.Tick.Marker = gonum.ConstantTicks(ticks)
+	p.X.Tick.Marker, p.X.Max = gonum.ConstantTicks(ticks), 8.2
 	return g.drawn(p, lines)
 }
 
