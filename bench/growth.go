@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -238,11 +237,11 @@ func (g *Growth) ratios(at, base Place, value func(Point) float64) spread {
 	return spreadOf(values)
 }
 
-// sizesOf returns the sizes that something was measured with, in order.
-func (g *Growth) sizesOf(database, part, subjectPrefix string) []int64 {
+// sizesOf returns the sizes that a subject was measured with, or all subjects of a part if it is empty, in order.
+func (g *Growth) sizesOf(database, part, subject string) []int64 {
 	var list []int64
 	for _, p := range g.Points {
-		if p.Database == database && p.Part == part && strings.HasPrefix(p.Subject, subjectPrefix) && !slices.Contains(list, p.Size) {
+		if p.Database == database && p.Part == part && (subject == "" || p.Subject == subject) && !slices.Contains(list, p.Size) {
 			list = append(list, p.Size)
 		}
 	}

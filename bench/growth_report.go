@@ -57,11 +57,11 @@ func (g *Growth) markdown(plots []plot) string {
 }
 
 // lines calls write for each database and size that a part has, and writes a table of what that returns.
-func (g *Growth) lines(p printer, part, subjectPrefix string, head []string, write func(database string, size int64) []string) {
+func (g *Growth) lines(p printer, part string, head []string, write func(database string, size int64) []string) {
 	rule := "| --- |" + strings.Repeat(" ---: |", len(head)-1)
 	p("| %s |\n%s", strings.Join(head, " | "), rule)
 	for _, s := range g.Servers {
-		for _, size := range g.sizesOf(s.Name, part, subjectPrefix) {
+		for _, size := range g.sizesOf(s.Name, part, "") {
 			if cells := write(s.Name, size); cells != nil {
 				p("| %s | %s |", s.Name, strings.Join(cells, " | "))
 			}
@@ -100,7 +100,7 @@ func (g *Growth) readTable(p printer, part, size string, subjects ...string) {
 	for _, s := range subjects {
 		head = append(head, s+", ms", "ratio")
 	}
-	g.lines(p, part, "", head, func(database string, n int64) []string {
+	g.lines(p, part, head, func(database string, n int64) []string {
 		base := Place{Database: database, Part: part, Subject: readBare, Size: n}
 		cells := []string{thousands(n), g.millis(base)}
 		for _, s := range subjects {
@@ -112,7 +112,7 @@ func (g *Growth) readTable(p printer, part, size string, subjects ...string) {
 	})
 	head = []string{"database", size, readBare}
 	p("\nRows that the database reads for one of them:\n")
-	g.lines(p, part, "", append(head, subjects...), func(database string, n int64) []string {
+	g.lines(p, part, append(head, subjects...), func(database string, n int64) []string {
 		at := Place{Database: database, Part: part, Subject: readBare, Size: n}
 		cells := []string{thousands(n), g.rowsReadAt(at)}
 		for _, at.Subject = range subjects {
@@ -188,6 +188,17 @@ func (g *Growth) writesTable(p printer) {
 	})
 	p("")
 	table(func(at, _ Place) string { return g.millis(at) })
+	p("")
+	for _, s := range g.Servers {
+		deadlocks, retries := 0, 0
+		for _, pt := range g.Points {
+			if pt.Database == s.Name {
+				deadlocks += pt.Deadlocks
+				retries += pt.Retries
+			}
+		}
+		p("- %s: %d transitions were run again because of deadlocks, %d because of other conflicts.", s.Name, deadlocks, retries)
+	}
 }
 
 func (g *Growth) foldsTable(p printer) {
@@ -202,7 +213,7 @@ func (g *Growth) foldsTable(p printer) {
 	for _, s := range subjects {
 		head = append(head, "journal of "+s+": rows/s", "one fold, ms")
 	}
-	g.lines(p, partFolds, "", head, func(database string, n int64) []string {
+	g.lines(p, partFolds, head, func(database string, n int64) []string {
 		cells := []string{thousands(n)}
 		for _, s := range subjects {
 			at := Place{Database: database, Part: partFolds, Subject: s, Size: n}
@@ -216,7 +227,7 @@ func (g *Growth) foldsTable(p printer) {
 // foldsBesideWriters compares what folds can move with what writers can journal.
 func (g *Growth) foldsBesideWriters(p printer, subjects []string) {
 	const batch = 5_000
-	one := grown[1]
+	one := grown[1] // with one counter
 	head := []string{"database", "clients", "journalled rows/s"}
 	for _, s := range subjects {
 		head = append(head, "fold of "+s+" ÷ that")
@@ -265,7 +276,7 @@ func (g *Growth) rowsTable(p printer) {
 		}
 	}
 	p("Seconds, and rows a second:\n")
-	g.lines(p, partRows, "", head, cells(func(at Place) string {
+	g.lines(p, partRows, head, cells(func(at Place) string {
 		s := g.over(at, func(p Point) float64 { return p.Seconds })
 		if s.n == 0 {
 			return ""
@@ -276,7 +287,7 @@ func (g *Growth) rowsTable(p printer) {
 		return
 	}
 	p("\nMemory in MiB, as Linux tells it (`VmHWM`, reset before each): what this process had when it began → at most; and at most the server, of PostgreSQL its largest process. A server's includes the buffers that it has touched. On SQLite the database is in this process.\n")
-	g.lines(p, partRows, "", head, cells(func(at Place) string {
+	g.lines(p, partRows, head, cells(func(at Place) string {
 		var before, process, server []float64
 		for _, pt := range g.Points {
 			if pt.Place == at && pt.Memory != nil {

@@ -124,12 +124,12 @@ func (s *store) exec(ctx context.Context, query string) error {
 	return nil
 }
 
-// insert inserts a row for each i from one number to before another. The values are expressions of i.
+// insert inserts a row for each i from one number to before another, in this order. The values are expressions of i.
 func (s *store) insert(ctx context.Context, table, columns string, from, to int64, values ...string) error {
 	for first := from; first < to; first += chunkRows {
 		n := min(chunkRows, to-first)
 		err := s.exec(ctx, fmt.Sprintf(
-			"INSERT INTO %s (%s) SELECT %s FROM (SELECT %d + a.n * %d + b.n AS i FROM numbers a CROSS JOIN numbers b WHERE a.n < %d) AS t WHERE t.i < %d",
+			"INSERT INTO %s (%s) SELECT %s FROM (SELECT %d + a.n * %d + b.n AS i FROM numbers a CROSS JOIN numbers b WHERE a.n < %d) AS t WHERE t.i < %d ORDER BY t.i",
 			table, columns, strings.Join(values, ", "), first, numbers, (n+numbers-1)/numbers, first+n))
 		if err != nil {
 			return err
@@ -180,7 +180,7 @@ func (s *store) addFolded(ctx context.Context, from, to int64) error {
 
 // addJournal inserts journal rows of keys from 0 on, one after the other, which add one to each and take it away in turns.
 func (s *store) addJournal(ctx context.Context, rows, keys int64) error {
-	sign := fmt.Sprintf("1 - 2 * (%s)", fmt.Sprintf("(%s) %% 2", s.div("i", keys)))
+	sign := fmt.Sprintf("1 - 2 * ((%s) %% 2)", s.div("i", keys))
 	values := append(s.keySQL(fmt.Sprintf("i %% %d", keys)), sign, s.now())
 	err := s.insert(ctx, "entry_counter_journal", "tenant, folder, status, count_delta, inserted_at", s.journaled, s.journaled+rows, values...)
 	s.journaled += rows
