@@ -83,14 +83,14 @@ func (g *growing) foldsOf(ctx context.Context, journal, keys int64) (err error) 
 
 // fold folds some batches, of as many rows as the point's size.
 func (p *Point) fold(ctx context.Context, h *entcounter.Handle, batches int64) (latencies []time.Duration, err error) {
-	for range batches {
+	for i := range batches {
 		started := time.Now()
 		folded, err := h.Fold(ctx, entcounter.WithBatch(int(p.Size)))
 		if err != nil {
 			return latencies, err
 		}
 		if folded.Rows == 0 {
-			break
+			return latencies, fmt.Errorf("a fold of %d rows has found none after %d of %d", p.Size, i, batches)
 		}
 		latencies = append(latencies, time.Since(started))
 		p.Rows += int64(folded.Rows)

@@ -96,6 +96,9 @@ func openStore(ctx context.Context, srv *server, tables []*schema.Table, connect
 	s.db.SetMaxOpenConns(connections)
 	s.db.SetMaxIdleConns(connections)
 	s.client = shapes.NewClient(shapes.Driver(entsql.OpenDB(s.source.Dialect, s.db)))
+	if tables, err = schema.CopyTables(tables); err != nil { // ent writes into those that it creates
+		return nil, err
+	}
 	if err := migrate.Create(ctx, s.client.Schema, tables); err != nil {
 		return nil, err
 	}
