@@ -21,6 +21,9 @@ const maxParameters = 16_384
 func insertJournal(ctx context.Context, ex dialect.ExecQuerier, dialectName string, d *Definition, deltas []Delta) error {
 	for chunk := range slices.Chunk(deltas, maxParameters/len(d.journalColumns())) {
 		query, args := journalInsert(dialectName, d, chunk).Query()
+		if dialectName == dialect.MySQL {
+			query, args = inlined(query, args)
+		}
 		if err := ex.Exec(ctx, query, args, nil); err != nil {
 			return fmt.Errorf("entcounter: journalling counter %s: %w", d.Name, err)
 		}

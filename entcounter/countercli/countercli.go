@@ -47,7 +47,9 @@ const (
 )
 
 // Main runs the command line that the process was started with, on the given
-// counters, and exits. An interrupt ends a command cleanly; a second one kills.
+// counters, and exits with one of the codes: it does not return, so what is deferred does
+// not run, and connections end with the process. An interrupt ends a command cleanly; a
+// second one kills.
 func Main(counters []*entcounter.Handle) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

@@ -105,7 +105,7 @@ func TestStates(t *testing.T) {
 		"ok":         {},
 		"paused":     {Paused: true},
 		"behind":     {Journal: 11, Paused: true},
-		"negative":   {Negative: 1, Journal: 11},
+		"negative":   {Negative: 1, NegativeKey: []any{int64(3), "New"}, Journal: 11},
 		"not built":  {Built: entcounter.ErrNotBuilt, Negative: 1},
 		"redeclared": {Built: entcounter.ErrDeclarationChanged},
 	} {

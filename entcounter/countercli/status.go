@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/entcounter/entcounter/entcounter"
@@ -33,8 +34,8 @@ func (l limits) stateOf(h entcounter.Health) state {
 	case h.Built != nil:
 		return state{"not built", "its rows were there first, and reads refuse it: " + command("build"), ExitNotReady}
 	case h.Negative > 0:
-		return state{"negative", fmt.Sprintf("%s below zero, which no count can be. Find what else is wrong: %s, and mend it: %s",
-			plural(h.Negative, "key is", "keys are"), command("verify"), command("rebuild")), ExitDrift}
+		return state{"negative", fmt.Sprintf("%s below zero, which no count can be, (%s) first. Find what else is wrong: %s, and mend it: %s",
+			plural(h.Negative, "key is", "keys are"), strings.Join(values(h.NegativeKey), ", "), command("verify"), command("rebuild")), ExitDrift}
 	case l.rows > 0 && h.Journal > l.rows:
 		return state{"behind", fmt.Sprintf("%s in the journal, %s allowed. Reads are exact, and slower. Is a worker running? Once: %s",
 			plural(h.Journal, "row", "rows"), comma(l.rows), command("fold")), ExitNotReady}

@@ -264,7 +264,9 @@ func TestRepair(t *testing.T) {
 		if _, err := client.ExecContext(t.Context(), "UPDATE file_counters SET count = -5 WHERE dataset_id = 2 AND status = 'Copied'"); err != nil {
 			t.Fatal(err)
 		}
-		until(s, "sample", func(s sampleView) bool { return s.State.Name == "negative" && s.State.Level == "bad" })
+		until(s, "sample", func(s sampleView) bool {
+			return s.State.Name == "negative" && strings.Contains(s.State.Advice, "(2, Copied)")
+		})
 	})
 }
 

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -262,7 +264,8 @@ func stateOf(h entcounter.Health) stateView {
 	case h.Built != nil:
 		return stateView{"not built", "bad", "Its rows were there first, and reads refuse it. Rebuild the whole counter once."}
 	case h.Negative > 0:
-		return stateView{"negative", "bad", "A count is below zero, which no count can be. Verify finds what else is wrong, and rebuild mends it."}
+		return stateView{"negative", "bad", fmt.Sprintf("The count of (%s) is below zero, which no count can be. Verify finds what else is wrong, and rebuild mends it.",
+			strings.Join(texts(h.NegativeKey), ", "))}
 	case h.Paused:
 		return stateView{"paused", "note", "Workers leave it alone until it is resumed. Reads stay exact, and get slower as the journal grows."}
 	}

@@ -34,6 +34,10 @@ func open(t *testing.T, db *testdb.Database) (*ent.Client, *stdsql.DB) {
 }
 
 func TestCollector(t *testing.T) {
+	page, err := os.ReadFile("../../docs/running.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
 		client, pool := open(t, db)
 		collector := counterprom.NewCollector(client.Counters())
@@ -105,6 +109,12 @@ func TestCollector(t *testing.T) {
 			"entcounter_journal_rows": 0, "entcounter_journal_oldest_seconds": 0, "entcounter_keys": 1, "entcounter_folded_rows_total": 3,
 			"entcounter_worker_cycles_total folded": after["entcounter_worker_fold_duration_seconds"], "entcounter_worker_batch_rows": entcounter.DefaultFoldBatch,
 		})
+		for name := range after {
+			name, _, _ := strings.Cut(name, " ")
+			if !strings.Contains(string(page), "`"+name+"`") && !strings.Contains(string(page), "`"+strings.TrimPrefix(name, "entcounter_")+"`") {
+				t.Errorf("docs/running.md does not tell of %s", name)
+			}
+		}
 		if at := after["entcounter_last_fold_timestamp_seconds"]; time.Since(time.UnixMicro(int64(at*1e6))).Abs() > time.Minute {
 			t.Errorf("the last fold was at %v", at)
 		}
