@@ -124,18 +124,18 @@ func (s *Schema) createAlone(ctx context.Context, drv dialect.Driver, nodes []*s
 	if t == nil || inTransaction(drv) || len(onConflict) > 0 || s.countsRows(t.Name) || len(s.numbered(t.Name)) > 0 {
 		return nil, nil
 	}
-	var pool *stdsql.DB // for a compound statement
-	if !s.alone(drv) {
-		if pool = s.compoundOn(ctx, drv); pool == nil {
-			return nil, nil
-		}
-	}
 	sets := make([]columnSet, len(nodes))
 	for i, n := range nodes {
 		if n.Schema != "" || slices.ContainsFunc(n.Edges, isElsewhere) {
 			return nil, nil
 		}
 		sets[i] = insertSetOf(n)
+	}
+	var pool *stdsql.DB // for a compound statement
+	if !s.alone(drv) {
+		if pool = s.compoundOn(ctx, drv); pool == nil {
+			return nil, nil
+		}
 	}
 	var (
 		c        changes
