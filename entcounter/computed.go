@@ -168,13 +168,13 @@ func (m *mutation) part() error {
 func (m *mutation) allKept(s *spot) error {
 	found := 0
 	for chunk := range slices.Chunk(s.ids, lockChunk) {
-		err := m.locked(selection{table: s.table, where: withIDs(s.table, chunk), lock: forChange}, func(row) error { found++; return nil })
+		err := m.locked(selection{table: s.table, where: m.created(withIDs(s.table, chunk)), lock: forChange}, func(row) error { found++; return nil })
 		if err != nil {
 			return err
 		}
 	}
 	if found != len(s.ids) {
-		return notKept(s.table, len(s.ids)-found, len(s.ids))
+		return m.notFound(s.table, len(s.ids)-found, len(s.ids))
 	}
 	return nil
 }

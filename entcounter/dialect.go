@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"entgo.io/ent/dialect"
+	"entgo.io/ent/schema/field"
 )
 
 // This file and the ones named dialect_… hold all SQL that differs between
@@ -60,6 +61,14 @@ type sqlDialect interface {
 	// sum adds up integers: exact or an error, never wrapped or rounded. Only the sum
 	// has to be in the range of BIGINT.
 	sum(expr string) string
+	// sumWith is what sum is for a value, which may be NULL, and a column of other rows.
+	// It returns sums that these rows are asked for, by which part names them, and the
+	// whole.
+	sumWith(value, column string, part func(int) string) (parts []string, sum string)
+	// anyOf is one of values that are equal.
+	anyOf(expr string, t field.Type) string
+	// later is the later of two stored times.
+	later(a, b string) string
 	// difference subtracts the sum of one column from that of another, likewise.
 	difference(a, b string) string
 	// differ compares the sums of two columns, which may be out of range.
@@ -124,6 +133,11 @@ type foldedRow struct {
 // sumOutOfRange is outOfRange where SUM itself has no limit.
 func sumOutOfRange(expr string) string {
 	return "SUM(" + expr + ") NOT BETWEEN " + strconv.FormatInt(math.MinInt64, 10) + " AND " + strconv.FormatInt(math.MaxInt64, 10)
+}
+
+// sumOfSums is sumWith where the type of SUM itself has no limit.
+func sumOfSums(value, column string, part func(int) string) ([]string, string) {
+	return []string{"SUM(" + column + ")"}, "COALESCE(" + value + ", 0) + COALESCE(" + part(0) + ", 0)"
 }
 
 // sqlFor returns the statements of a dialect by ent's name for it.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"entgo.io/ent/dialect"
+	"entgo.io/ent/schema/field"
 )
 
 // mysqlSQL writes SQL for MySQL ≥ 8.0 and MariaDB ≥ 10.6.
@@ -25,6 +26,14 @@ func (mysqlSQL) age(expr string) string {
 
 // sum is a DECIMAL, which has room for any sum of BIGINTs.
 func (mysqlSQL) sum(expr string) string { return "SUM(" + expr + ")" }
+
+func (mysqlSQL) sumWith(value, column string, part func(int) string) ([]string, string) {
+	return sumOfSums(value, column, part)
+}
+
+func (mysqlSQL) anyOf(expr string, _ field.Type) string { return "MIN(" + expr + ")" }
+
+func (mysqlSQL) later(a, b string) string { return "GREATEST(" + a + ", " + b + ")" }
 
 func (mysqlSQL) difference(a, b string) string { return "SUM(" + a + ") - SUM(" + b + ")" }
 

@@ -4,6 +4,7 @@ import (
 	stdsql "database/sql"
 
 	"entgo.io/ent/dialect"
+	"entgo.io/ent/schema/field"
 )
 
 // postgresSQL writes SQL for PostgreSQL ≥ 13.
@@ -23,6 +24,24 @@ func (postgresSQL) age(expr string) string {
 
 // sum brings the numeric that SUM yields back to BIGINT, or fails.
 func (postgresSQL) sum(expr string) string { return "CAST(SUM(" + expr + ") AS BIGINT)" }
+
+func (postgresSQL) sumWith(value, column string, part func(int) string) ([]string, string) {
+	parts, sum := sumOfSums(value, column, part)
+	return parts, "CAST(" + sum + " AS BIGINT)"
+}
+
+// anyOf has no MIN for all types.
+func (postgresSQL) anyOf(expr string, t field.Type) string {
+	switch {
+	case t.Integer(), t == field.TypeString, t == field.TypeEnum:
+		return "MIN(" + expr + ")"
+	case t == field.TypeBool:
+		return "BOOL_OR(" + expr + ")"
+	}
+	return "(ARRAY_AGG(" + expr + "))[1]"
+}
+
+func (postgresSQL) later(a, b string) string { return "GREATEST(" + a + ", " + b + ")" }
 
 func (postgresSQL) difference(a, b string) string {
 	return "CAST(SUM(" + a + ") - SUM(" + b + ") AS BIGINT)"

@@ -4,6 +4,7 @@ import (
 	stdsql "database/sql"
 
 	"entgo.io/ent/dialect"
+	"entgo.io/ent/schema/field"
 )
 
 // sqliteSQL writes SQL for SQLite ≥ 3.35. It has one writer at a time: a
@@ -36,6 +37,16 @@ func sumOf(expr string) halves {
 func (h halves) value() string { return h.high + " * 4294967296 + " + h.low }
 
 func (sqliteSQL) sum(expr string) string { return sumOf(expr).value() }
+
+func (sqliteSQL) sumWith(value, column string, part func(int) string) ([]string, string) {
+	low := "(COALESCE(" + value + " & 4294967295, 0) + COALESCE(" + part(1) + ", 0))"
+	high := "(COALESCE(" + value + " >> 32, 0) + COALESCE(" + part(0) + ", 0) + (" + low + " >> 32))"
+	return []string{"SUM(" + column + " >> 32)", "SUM(" + column + " & 4294967295)"}, halves{high, "(" + low + " & 4294967295)"}.value()
+}
+
+func (sqliteSQL) anyOf(expr string, _ field.Type) string { return "MIN(" + expr + ")" }
+
+func (sqliteSQL) later(a, b string) string { return "MAX(" + a + ", " + b + ")" }
 
 func (sqliteSQL) difference(a, b string) string {
 	x, y := sumOf(a), sumOf(b)

@@ -76,6 +76,12 @@ func TestSQLText(t *testing.T) {
 				w.sql(query)
 				w.args = args
 			})
+			show("read of one key", func(w *writer) {
+				where := conjuncts(name, d.Table, sql.And(sql.EQ("dataset_id", 7), sql.EQ("status", "new")))
+				query, args := sql.Dialect(name).Select().From(d.oneKey(name, where)).Query()
+				w.sql(query)
+				w.args = args
+			})
 			for _, q := range []*SequenceDefinition{taskNumbers(), {Name: "Invoice.key", Table: "group", Numbered: "select", Number: Column{Name: "key"}}} {
 				scope := []any{int64(7)}[:len(q.Scope)]
 				show("draw numbers of "+q.Name, func(w *writer) { s.draw(w, q, scope, 3) })

@@ -103,6 +103,10 @@ func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 		transactionOf(drv)
 		return sqlgraph.UpdateNode(ctx, drv, spec)
 	}
+	evaluated := *spec
+	if spec = &evaluated; spec.Predicate != nil {
+		spec.Predicate = evaluate(ctx, drv.Dialect(), spec.Node, spec.Predicate)
+	}
 	inOne := spec.ScanValues != nil && s.imagesInOne(drv, spec, u)
 	if inOne && s.alone(drv) {
 		defer memoOf(ctx).forget()
@@ -126,6 +130,10 @@ func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 	if u.passes() {
 		transactionOf(drv)
 		return sqlgraph.UpdateNodes(ctx, drv, spec)
+	}
+	evaluated := *spec
+	if spec = &evaluated; spec.Predicate != nil {
+		spec.Predicate = evaluate(ctx, drv.Dialect(), spec.Node, spec.Predicate)
 	}
 	if s.imagesInOne(drv, spec, u) && s.alone(drv) {
 		defer memoOf(ctx).forget()
@@ -200,6 +208,10 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 		transactionOf(drv)
 		return sqlgraph.DeleteNodes(ctx, drv, spec)
 	}
+	evaluated := *spec
+	if spec = &evaluated; spec.Predicate != nil {
+		spec.Predicate = evaluate(ctx, drv.Dialect(), spec.Node, spec.Predicate)
+	}
 	if s.deletesInOne(drv, spec, t) && s.alone(drv) {
 		defer memoOf(ctx).forget()
 		return s.newMutation(ctx, nil, drv).deleteInOne(spec, counters)
@@ -215,6 +227,23 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 		return err
 	})
 	return affected, err
+}
+
+// evaluate calls a predicate of the user's once, and returns one that says the same
+// whenever it is called: what is read before the mutation and what this changes must be
+// the same rows, whatever the user's function depends on.
+func evaluate(ctx context.Context, dialectName string, node *sqlgraph.NodeSpec, predicate func(*sql.Selector)) func(*sql.Selector) {
+	b := sql.Dialect(dialectName)
+	once := b.Select().From(b.Table(node.Table).Schema(node.Schema)).WithContext(ctx)
+	predicate(once)
+	return func(s *sql.Selector) {
+		if p := once.P(); p != nil {
+			s.Where(p)
+		}
+		if err := once.Err(); err != nil {
+			s.AddError(err)
+		}
+	}
 }
 
 // mutate runs a counted mutation in the user's transaction or, where there is
@@ -425,6 +454,11 @@ func (m *mutation) create(nodes []*sqlgraph.CreateSpec, onConflict []sql.Conflic
 
 // meetCreated notes inserted rows that computed sources count.
 func (m *mutation) meetCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet) error {
+	if id := nodes[0].ID; m.dialect == dialect.MySQL && len(nodes) > 1 && id != nil {
+		_, given := sets[0][id.Column]
+		m.guessesIDs = m.guessesIDs || !given
+		m.keepsRows = m.keepsRows || m.guessesIDs
+	}
 	if !m.schema.countsRows(nodes[0].Table) {
 		return nil
 	}
@@ -438,8 +472,6 @@ func (m *mutation) meetCreated(nodes []*sqlgraph.CreateSpec, sets []columnSet) e
 			return err
 		}
 	}
-	// Of a batch in MySQL, ent knows the first id and guesses the others.
-	m.keepsRows = m.keepsRows || m.dialect == dialect.MySQL && len(nodes) > 1
 	return m.meet(t, ids, arrived, nil)
 }
 
@@ -503,10 +535,27 @@ next:
 	return rows
 }
 
-// notReadBack says that ids of inserted rows are not what ent takes them for, as
-// with an auto_increment_increment other than 1 in MySQL.
+// notReadBack says that ids of inserted rows are not what ent takes them for.
 func notReadBack(t *Table, missing, inserted int) error {
-	return fmt.Errorf("entcounter: %d of %d rows inserted into %q cannot be read back by id, so they cannot be counted", missing, inserted, t.Name)
+	return fmt.Errorf("entcounter: %d of %d rows inserted into %q cannot be read back by id, so they cannot be counted: where auto_increment_increment is not 1, create them one by one, or with ids of the application's", missing, inserted, t.Name)
+}
+
+// notFound says why rows are not found by their ids.
+func (m *mutation) notFound(t *Table, missing, of int) error {
+	if m.guessesIDs {
+		return notReadBack(t, missing, of)
+	}
+	return notKept(t, missing, of)
+}
+
+// created narrows the predicate of rows by their ids to none if some of these are new
+// ones that ent has guessed, and may be those of other rows. Of a batch in MySQL, ent
+// knows the first id and takes the others to be the next ones.
+func (m *mutation) created(where func(*sql.Selector)) func(*sql.Selector) {
+	if !m.guessesIDs {
+		return where
+	}
+	return all(where, func(s *sql.Selector) { s.Where(sql.ExprP("@@auto_increment_increment = 1")) })
 }
 
 // createdID returns the id of an inserted row.

@@ -277,7 +277,7 @@ func all(preds ...func(*sql.Selector)) func(*sql.Selector) {
 // imageOf adds the rows with the given ids, as they are now, to the changes.
 func (m *mutation) imageOf(t *Table, schema string, counters []counted, ids [][]any) (found int, err error) {
 	for chunk := range slices.Chunk(ids, lockChunk) {
-		err := m.locked(selection{table: t, schema: schema, columns: columnsOf(counters), where: withIDs(t, chunk), lock: forChange}, func(r row) error {
+		err := m.locked(selection{table: t, schema: schema, columns: columnsOf(counters), where: m.created(withIDs(t, chunk)), lock: forChange}, func(r row) error {
 			found++
 			return m.countRow(counters, r, 1)
 		})
@@ -382,7 +382,7 @@ func (m *mutation) settle() error {
 			return err
 		}
 		if m.keepsRows && found != len(tc.ids) {
-			return notKept(tc.table, len(tc.ids)-found, len(tc.ids))
+			return m.notFound(tc.table, len(tc.ids)-found, len(tc.ids))
 		}
 	}
 	for _, d := range m.departures {
@@ -422,6 +422,7 @@ type mutation struct {
 	departures []departure
 	meetings   []*meeting
 	keepsRows  bool // no touched row goes away
+	guessesIDs bool // of rows that it has created
 	// awaited rows were not there to be locked, and missing is how many of them have not
 	// been created by the mutation itself.
 	awaited []string

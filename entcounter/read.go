@@ -75,7 +75,12 @@ func (d *Definition) readFrom(ctx context.Context, drv dialect.Driver, spec *sql
 	if ordered {
 		keys = d.order(name, spec, r)
 	}
-	spec.From = sql.Dialect(name).Select().From(d.source(name, r.where, keys)).WithContext(ctx)
+	from := d.source(name, r.where, keys)
+	if r.inside && d.namesKey(r.where) {
+		// The predicate is within, where columns have their collations.
+		from, spec.Predicate = d.oneKey(name, r.where), nil
+	}
+	spec.From = sql.Dialect(name).Select().From(from).WithContext(ctx)
 	return nil
 }
 
@@ -217,8 +222,66 @@ func (d *Definition) analyse(ctx context.Context, dialectName string, predicate 
 // conditions and the outer query qualify columns with.
 //
 // In MySQL and SQLite updated_at is text in UTC, which sorts.
+//
+// One key has a cheaper form: see [Definition.oneKey].
 func (d *Definition) source(dialectName string, where []conjunct, keys *page) *sql.Selector {
 	return d.sums(dialectName, d.halves(dialectName, where, keys), d.keyNames())
+}
+
+// namesKey reports whether conditions on the key leave one.
+func (d *Definition) namesKey(where []conjunct) bool {
+	return !slices.ContainsFunc(d.Key, func(k Column) bool {
+		named := slices.ContainsFunc(where, func(c conjunct) bool { return c.pin == k.Name && comparesAs(k, c.value) })
+		return !named || k.Type == field.TypeTime // SQLite's driver knows one by its column
+	})
+}
+
+// oneKey returns the same as source does, for the one key that conditions on the key
+// leave:
+//
+//	SELECT COALESCE(c.key, j.key)…, COALESCE(c.measure, 0) + COALESCE(j.delta, 0)…, … FROM (
+//	    SELECT MIN(key) AS key…, SUM(delta) AS delta…, MAX(inserted_at), COUNT(*) AS pending FROM journal WHERE …
+//	) AS j LEFT JOIN counters AS c ON … WHERE pending > 0 OR c.key IS NOT NULL
+//
+// That is a look-up by primary key and a sum, and no rows that have to be put together
+// and grouped.
+func (d *Definition) oneKey(dialectName string, where []conjunct) *sql.Selector {
+	const journal = "entcounter_journal"
+	var (
+		b       = sql.Dialect(dialectName)
+		text    = sqlFor(dialectName)
+		w       = newWriter(text)
+		counter = func(name string) string { return w.quote(d.Table) + "." + w.quote(name) }
+		pending = func(name string) string { return w.quote(journal) + "." + w.quote(name) }
+		matches = func() *sql.Predicate {
+			all := make([]*sql.Predicate, len(where))
+			for i, c := range where {
+				all[i] = c.predicate(nil)
+			}
+			return sql.And(all...)
+		}
+		sums = b.Select().From(b.Table(d.Journal).As(d.Table)).Where(matches()).As(journal)
+		both = b.Select().From(sums).LeftJoin(b.Table(d.Table).As(d.Table)).OnP(matches()).As(d.Table)
+	)
+	for i, k := range d.Key {
+		name := "k" + strconv.Itoa(i)
+		sums.AppendSelectExprAs(sql.Raw(text.anyOf(w.quote(k.Name), k.Type)), name)
+		both.AppendSelectExprAs(sql.Raw("COALESCE("+counter(k.Name)+", "+pending(name)+")"), k.Name)
+	}
+	for i, m := range d.Measures {
+		name := "m" + strconv.Itoa(i)
+		parts, sum := text.sumWith(counter(m.Name), w.quote(m.Delta), func(part int) string { return pending(name + "_" + strconv.Itoa(part)) })
+		for part, expr := range parts {
+			sums.AppendSelectExprAs(sql.Raw(expr), name+"_"+strconv.Itoa(part))
+		}
+		both.AppendSelectExprAs(sql.Raw(sum), m.Name)
+	}
+	sums.AppendSelectExprAs(sql.Raw("MAX("+w.quote(ColumnInsertedAt)+")"), "at")
+	sums.AppendSelectExprAs(sql.Raw("COUNT(*)"), "n")
+	at := text.later("COALESCE("+counter(ColumnUpdatedAt)+", "+pending("at")+")", "COALESCE("+pending("at")+", "+counter(ColumnUpdatedAt)+")")
+	both.AppendSelectExprAs(sql.Raw(text.timeText(at)), ColumnUpdatedAt)
+	both.AppendSelectExprAs(sql.Raw(pending("n")), ColumnPending)
+	return both.Where(sql.ExprP(pending("n") + " > 0 OR " + counter(d.Key[0].Name) + " IS NOT NULL"))
 }
 
 // page is a number of keys, the first or the last in the order of the key.

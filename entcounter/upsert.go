@@ -442,7 +442,7 @@ func (u *upsertion) inserted(nodes []upsertNode) error {
 	}
 	tc, found := u.touchedIn(u.table, nodes[0].spec.Schema), 0
 	for chunk := range slices.Chunk(ids, lockChunk) {
-		err := u.locked(selection{table: u.table, schema: nodes[0].spec.Schema, where: withIDs(u.table, chunk), lock: forChange}, func(r row) error {
+		err := u.locked(selection{table: u.table, schema: nodes[0].spec.Schema, where: u.created(withIDs(u.table, chunk)), lock: forChange}, func(r row) error {
 			found++
 			tc.seen[string(appendKey(nil, r.id))] = struct{}{}
 			tc.ids = append(tc.ids, r.id)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"entgo.io/ent"
+	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/entsql"
 	"entgo.io/ent/schema"
 	"entgo.io/ent/schema/edge"
@@ -41,6 +42,21 @@ func TestLanguageErrors(t *testing.T) {
 		{"own id", with(entcounter.Key("id"), count), nil, `key field "id" is the primary key, which is different in each row`},
 		{"Over an unknown edge", with(entcounter.Over("labels"), count), nil, `Over("labels"): File has no such edge: it has dataset, parent, tags`},
 		{"Over an edge that is not many-to-many", with(entcounter.Over("dataset"), count), nil, `Over("dataset"): the edge is not many-to-many: count the rows of File or of Dataset`},
+		{"generated column", with(entcounter.Key("large"), count), func(g testGraph) {
+			file := g["File"]
+			file.fields = append(file.fields, field.String("large").Optional().SchemaType(map[string]string{dialect.MySQL: "varchar(5) GENERATED ALWAYS AS (size > 10)"}))
+			g["File"] = file
+		}, `key field "large": the database changes it by itself (varchar(5) GENERATED ALWAYS AS (size > 10))`},
+		{"column that an update touches", with(entcounter.Bucket("day", entcounter.Day, "touched"), count), func(g testGraph) {
+			file := g["File"]
+			file.fields = append(file.fields, field.Time("touched").Optional().Annotations(entsql.DefaultExprs(map[string]string{dialect.MySQL: "CURRENT_TIMESTAMP on  update CURRENT_TIMESTAMP"})))
+			g["File"] = file
+		}, `key field "touched": the database changes it by itself`},
+		{"sum of a generated column", with(entcounter.Sum("twice", "twice")), func(g testGraph) {
+			file := g["File"]
+			file.fields = append(file.fields, field.Int("twice").Optional().SchemaType(map[string]string{dialect.SQLite: "integer as (size * 2)"}))
+			g["File"] = file
+		}, `measure "twice": field "twice": the database changes it by itself`},
 		{"period of what is no time", with(entcounter.Bucket("day", entcounter.Day, "size"), count), nil, `key field "day": field "size" is of type int64, and only a time has periods`},
 		{"unknown period", with(entcounter.Bucket("day", "decade", "seen_at"), count), nil, `key field "day": the period "decade" is none of entcounter.Hour, Day, Week, Month`},
 		{"time as a key", with(entcounter.Key("seen_at"), count), nil, `key field "seen_at" is of type time.Time`},

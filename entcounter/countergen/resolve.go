@@ -2,7 +2,9 @@ package countergen
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -234,12 +236,33 @@ func (p *part) follow(use, path string) (end, error) {
 	if !ok {
 		return end{}, p.errorf("%s field %q has no column: it is left out by entsql.Skip", use, path)
 	}
+	if by := changesByItself(column); by != "" {
+		return end{}, p.errorf("%s field %q: the database changes it by itself (%s), which no mutation tells: set it by ent (UpdateDefault, or a hook), or count by the fields that it depends on", use, path, by)
+	}
 	if column.Collation == "" && table.Annotation != nil && table.Name != p.source.Table {
 		own := *column
 		own.Collation = table.Annotation.Collation
 		column = &own
 	}
 	return end{f, n.typ, column, entcounter.Term{Column: columnOf(column), Join: n.place}}, nil
+}
+
+// selfChange is how a column's type or default says that an update of other columns
+// changes it.
+var selfChange = regexp.MustCompile(`(?i)\bon\s+update\b|\bgenerated\s+always\s+as\s*\(|\bas\s*\(`)
+
+// changesByItself returns that text, or nothing.
+func changesByItself(c *schema.Column) string {
+	texts := slices.Sorted(maps.Values(c.SchemaType))
+	if c.Default != nil {
+		texts = append(texts, fmt.Sprint(c.Default))
+	}
+	for _, text := range texts {
+		if found := selfChange.FindString(text); found != "" {
+			return text
+		}
+	}
+	return ""
 }
 
 func edgeNames(t *gen.Type) string {

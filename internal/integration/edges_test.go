@@ -26,6 +26,7 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/project"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
 	"github.com/entcounter/entcounter/internal/integration/ent/user"
+	"github.com/entcounter/entcounter/internal/integration/ent/vote"
 	"github.com/entcounter/entcounter/internal/integration/types"
 	"github.com/entcounter/entcounter/internal/testdb"
 )
@@ -701,6 +702,59 @@ func TestOwnChild(t *testing.T) {
 	})
 }
 
+// A predicate is asked once: one that says something else when it is called again would
+// change other rows than it was counted for.
+func TestPredicateWithAWill(t *testing.T) {
+	with(t, func(ctx context.Context, w *world) {
+		_, tasks := w.project(ctx, "p", 6)
+		u, v := w.user(ctx, "u"), w.user(ctx, "v")
+		owners := []int{u.ID, v.ID}
+		for name, mutation := range map[string]func(*ent.Client, predicate.Task) error{
+			"update": func(c *ent.Client, p predicate.Task) error { return c.Task.Update().Where(p).ClearOwner().Exec(ctx) },
+			"update of more": func(c *ent.Client, p predicate.Task) error {
+				return c.Task.Update().Where(p).ClearOwner().SetState(types.Done).Exec(ctx)
+			},
+			"update of one": func(c *ent.Client, p predicate.Task) error {
+				return c.Task.UpdateOneID(tasks[0].ID).Where(p).ClearOwner().Exec(ctx)
+			},
+			"update with edges": func(c *ent.Client, p predicate.Task) error {
+				return c.Task.Update().Where(p).ClearOwner().AddBlockIDs(tasks[5].ID).Exec(ctx)
+			},
+		} {
+			for _, inTx := range []bool{false, true} {
+				no(w, w.client.Task.Update().Where(task.IDLT(tasks[3].ID)).SetOwner(u).Exec(ctx), w.client.Task.Update().Where(task.IDGTE(tasks[3].ID)).SetOwner(v).Exec(ctx))
+				calls := 0
+				p := func(s *entsql.Selector) {
+					s.Where(entsql.EQ(s.C(task.FieldOwnerID), owners[calls%2]))
+					calls++
+				}
+				if inTx {
+					tx := must(w.client.Tx(ctx))(w)
+					no(w, mutation(tx.Client(), p), tx.Commit())
+				} else {
+					no(w, mutation(w.client, p))
+				}
+				if calls != 1 {
+					w.Errorf("%s: the predicate was called %d times", name, calls)
+				}
+				w.exact(ctx)
+				no(w, w.client.Task.Update().ClearBlocks().Exec(ctx))
+			}
+		}
+		topics := []string{"a", "b"}
+		no(w, w.client.Vote.CreateBulk(w.client.Vote.Create().SetTopic("a"), w.client.Vote.Create().SetTopic("b"), w.client.Vote.Create().SetTopic("b")).Exec(ctx))
+		calls := 0
+		n, err := w.client.Vote.Delete().Where(func(s *entsql.Selector) {
+			s.Where(entsql.EQ(s.C(vote.FieldTopic), topics[calls%2]))
+			calls++
+		}).Exec(ctx)
+		if n != 1 || err != nil || calls != 1 {
+			w.Errorf("deleted %d rows, %v, by %d calls", n, err, calls)
+		}
+		w.exact(ctx)
+	})
+}
+
 // A modifier that sets another column when it runs again, to make the statement, is
 // refused: it was counted by what it had set before.
 func TestModifierWithAWill(t *testing.T) {
@@ -717,5 +771,53 @@ func TestModifierWithAWill(t *testing.T) {
 			}
 			w.exact(ctx)
 		}
+	})
+}
+
+// Where ids are given out in steps, ent takes those in between for the ids of a bulk
+// create. Rows of another server's with these ids are not counted in place of the new
+// ones.
+func TestIDsInSteps(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *testdb.Database) {
+		if db.Dialect != dialect.MySQL {
+			return // it returns the ids
+		}
+		ctx := t.Context()
+		w := newWorld(t, db, map[string]string{"auto_increment_increment": "2"})
+		p, _ := w.project(ctx, "p", 0)
+		conn := must(w.oracle.Conn(ctx))(w)
+		defer func() { no(w, conn.Close()) }()
+		must(conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"))(w)
+		task := func(c *ent.Client, size int64) *ent.TaskCreate { return c.Task.Create().SetProject(p).SetSize(size) }
+		for name, create := range map[string]func(c *ent.Client) error{
+			"a default of the database's": func(c *ent.Client) error { return c.Task.CreateBulk(task(c, 1), task(c, 2)).Exec(ctx) },
+			"upsert": func(c *ent.Client) error {
+				return c.Task.CreateBulk(task(c, 1).SetCode("x"), task(c, 2).SetCode("y")).OnConflictColumns("code").UpdateNewValues().Exec(ctx)
+			},
+		} {
+			inserted, others := false, 0
+			w.tap.Inject(func(s tap.Statement) tap.Fault {
+				if inserted && others == 0 && strings.Contains(s.SQL, "FOR UPDATE") {
+					no(w, conn.QueryRowContext(ctx, "SELECT MIN(id) + 1 FROM tasks WHERE size = 1").Scan(&others))
+					must(conn.ExecContext(ctx, "INSERT INTO tasks (id, project_id, state, size, retries) VALUES (?, ?, 'open', 500, 0)", others, p.ID.String()))(w)
+				}
+				inserted = inserted || s.Is("INSERT INTO `tasks`")
+				return tap.Pass
+			})
+			tx := must(w.client.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}))(w) // no locks of gaps
+			err := create(tx.Client())
+			w.tap.Inject(nil)
+			if err == nil || !strings.Contains(err.Error(), "auto_increment_increment") || others == 0 {
+				t.Errorf("%s, with row %d in between: %v", name, others, err)
+			}
+			if err := tx.Commit(); !errors.Is(err, entcounter.ErrTransactionFailed) {
+				t.Errorf("%s: the commit: %v", name, err)
+			}
+			must(conn.ExecContext(ctx, "DELETE FROM tasks WHERE size = 500"))(w)
+			w.exact(ctx)
+		}
+		no(w, task(w.client, 1).Exec(ctx))
+		no(w, w.client.Vote.CreateBulk(w.client.Vote.Create().SetTopic("a"), w.client.Vote.Create().SetTopic("b")).Exec(ctx))
+		w.exact(ctx)
 	})
 }

@@ -27,12 +27,15 @@ import (
 	"github.com/entcounter/entcounter/internal/integration/ent/folder"
 	"github.com/entcounter/entcounter/internal/integration/ent/membership"
 	"github.com/entcounter/entcounter/internal/integration/ent/memo"
+	"github.com/entcounter/entcounter/internal/integration/ent/memocounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/node"
 	"github.com/entcounter/entcounter/internal/integration/ent/predicate"
 	"github.com/entcounter/entcounter/internal/integration/ent/project"
+	"github.com/entcounter/entcounter/internal/integration/ent/reviewcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/route"
 	"github.com/entcounter/entcounter/internal/integration/ent/stop"
 	"github.com/entcounter/entcounter/internal/integration/ent/task"
+	"github.com/entcounter/entcounter/internal/integration/ent/taskcounters"
 	"github.com/entcounter/entcounter/internal/integration/ent/team"
 	"github.com/entcounter/entcounter/internal/integration/ent/tenant"
 	"github.com/entcounter/entcounter/internal/integration/ent/token"
@@ -316,6 +319,10 @@ func compare(ctx context.Context, c *ent.Client) error {
 		return err
 	}
 	for _, r := range taskRows {
+		one, err := c.TaskCounters.Read(ctx, taskcounters.Key{ProjectID: r.ProjectID, State: r.State})
+		if err = same(one, r, err); err != nil {
+			return err
+		}
 		got[key{r.ProjectID.String(), string(r.State)}] = [4]int64{r.Count, r.Bytes, r.Weight, r.Retries}
 	}
 	reviewRows, err := c.ReviewCounters.Query().All(ctx)
@@ -323,6 +330,10 @@ func compare(ctx context.Context, c *ent.Client) error {
 		return err
 	}
 	for _, r := range reviewRows {
+		one, err := c.ReviewCounters.Read(ctx, reviewcounters.Key{ReviewerID: r.ReviewerID, State: r.State})
+		if err = same(one, r, err); err != nil {
+			return err
+		}
 		got[key{fmt.Sprint(r.ReviewerID), "reviews " + string(r.State)}] = [4]int64{r.Tasks}
 	}
 	memoRows, err := c.MemoCounters.Query().All(ctx)
@@ -330,6 +341,10 @@ func compare(ctx context.Context, c *ent.Client) error {
 		return err
 	}
 	for _, r := range memoRows {
+		one, err := c.MemoCounters.Read(ctx, memocounters.Key{Board: r.Board, Deleted: r.Deleted})
+		if err = same(one, r, err); err != nil {
+			return err
+		}
 		got[key{r.Board, fmt.Sprint(r.Deleted)}] = [4]int64{r.Count, r.Bytes}
 	}
 	for k := range got {
@@ -347,6 +362,14 @@ func compare(ctx context.Context, c *ent.Client) error {
 		return fmt.Errorf("these keys have no rows: %v", got)
 	}
 	return nil
+}
+
+// same compares a key that is read by itself with what it is among all.
+func same(one, among fmt.Stringer, err error) error {
+	if err == nil && one.String() != among.String() {
+		err = fmt.Errorf("by itself %s, and among all %s", one, among)
+	}
+	return err
 }
 
 // expects reports whether an error is one that a mutation may end with here.

@@ -21,52 +21,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// issued are the statements since the last reset, by their first words: which
-// verb, on which table.
-func (w *world) issued() []string {
-	var all []string
-	for _, s := range w.tap.Statements() {
-		text := strings.NewReplacer("`", "", `"`, "").Replace(s.SQL)
-		words := strings.Fields(text)
-		verb := words[0]
-		table := ""
-		switch verb {
-		case "SELECT", "DELETE":
-			for i, word := range words {
-				if word == "FROM" && i+1 < len(words) {
-					table = strings.Trim(words[i+1], "()")
-					break
-				}
-			}
-			if verb == "SELECT" && (strings.Contains(text, "FOR UPDATE") || strings.Contains(text, "FOR NO KEY UPDATE")) {
-				verb = "LOCK"
-			}
-		case "UPDATE":
-			table = words[1]
-			if strings.HasSuffix(text, "WHERE FALSE") {
-				verb = "BECOME WRITER"
-			}
-		case "INSERT":
-			table = words[2]
-		case "WITH":
-			verb = "ONE"
-		case "BEGIN":
-			if len(words) > 1 && words[1] == "NOT" {
-				verb = "ONE"
-			}
-		case "SAVEPOINT", "RELEASE":
-			table = ""
-		case "ROLLBACK":
-			if len(words) > 1 {
-				verb = "ROLLBACK TO"
-			}
-		}
-		all = append(all, strings.TrimSpace(verb+" "+table))
-	}
-	w.tap.Reset()
-	return all
-}
-
 // statementCase is a mutation and the statements that it issues.
 type statementCase struct {
 	name string
@@ -336,7 +290,7 @@ func TestStatements(t *testing.T) {
 			want := c.wanted(w)
 			compare := func(how string, want []string) {
 				w.Helper()
-				if got := w.issued(); !slices.Equal(got, want) {
+				if got := w.tap.Issued(); !slices.Equal(got, want) {
 					w.Errorf("%s%s issued\n\t%s\nwant\n\t%s", c.name, how, strings.Join(got, ", "), strings.Join(want, ", "))
 				}
 			}

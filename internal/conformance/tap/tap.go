@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -197,6 +198,53 @@ func (t *Tap) Texts() []string {
 	for _, s := range t.Statements() {
 		all = append(all, s.String())
 	}
+	return all
+}
+
+// locking is how a SELECT locks rows.
+var locking = regexp.MustCompile(` FOR (UPDATE|NO KEY UPDATE|SHARE|KEY SHARE)\b| LOCK IN SHARE MODE\b`)
+
+// Issued returns what the statements since the last Reset do, and resets: for each its
+// verb and the table that it is about. LOCK is a locking read, ONE a statement that
+// does all of a mutation, and BECOME WRITER takes SQLite's write lock.
+func (t *Tap) Issued() []string {
+	var all []string
+	for _, s := range t.Statements() {
+		text := strings.NewReplacer("`", "", `"`, "").Replace(s.SQL)
+		words := strings.Fields(text)
+		verb, table := words[0], ""
+		switch verb {
+		case "SELECT", "DELETE":
+			for i, word := range words {
+				if word == "FROM" && i+1 < len(words) {
+					table = strings.Trim(words[i+1], "()")
+					break
+				}
+			}
+			if verb == "SELECT" && locking.MatchString(text) {
+				verb = "LOCK"
+			}
+		case "UPDATE":
+			table = words[1]
+			if strings.HasSuffix(text, "WHERE FALSE") {
+				verb = "BECOME WRITER"
+			}
+		case "INSERT":
+			table = words[2]
+		case "WITH":
+			verb = "ONE"
+		case "BEGIN":
+			if len(words) > 1 && words[1] == "NOT" {
+				verb = "ONE"
+			}
+		case "ROLLBACK":
+			if len(words) > 1 {
+				verb = "ROLLBACK TO"
+			}
+		}
+		all = append(all, strings.TrimSpace(verb+" "+table))
+	}
+	t.Reset()
 	return all
 }
 
