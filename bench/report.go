@@ -20,6 +20,9 @@ func (r *Results) markdown(plots []plot) string {
 	if r.Quick {
 		p("There was little data (`-quick`): no more than a hint.")
 	}
+	if r.Failed != "" {
+		p("**It ended before everything was measured**: %s.", r.Failed)
+	}
 	if r.exact() {
 		p("After each measurement the counts that a variant keeps were compared with the files: all were right.\n")
 	} else {

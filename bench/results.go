@@ -14,7 +14,8 @@ type Results struct {
 	Machine   Machine       `json:"machine"`
 	Duration  time.Duration `json:"duration"` // of one measurement, in nanoseconds
 	Rounds    int           `json:"rounds"`
-	Quick     bool          `json:"quick,omitempty"` // with little data
+	Quick     bool          `json:"quick,omitempty"`  // with little data
+	Failed    string        `json:"failed,omitempty"` // why it ended before everything was measured
 	Clients   []int         `json:"clients"`
 	Servers   []Server      `json:"servers"`
 	Loads     []Described   `json:"loads"`

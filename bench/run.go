@@ -15,7 +15,7 @@ import (
 	"github.com/entcounter/entcounter/internal/testdb"
 )
 
-// run measures what the options say.
+// run measures what the options say. What it has when something fails, or it is interrupted, is kept.
 func run(ctx context.Context, o options, command string, log io.Writer) (_ *Results, err error) {
 	servers, err := start(ctx, o)
 	if err != nil {
@@ -42,12 +42,12 @@ func run(ctx context.Context, o options, command string, log io.Writer) (_ *Resu
 	measured := make(map[string]bool)
 	for _, srv := range servers {
 		for _, l := range loads {
-			if !slices.Contains(o.loads, l.name) {
+			if !slices.Contains(o.loads, l.name) || r.Failed != "" {
 				continue
 			}
 			chosen := o.variantsOf(srv, l)
 			if err := r.measure(ctx, o, srv, l, chosen, log); err != nil {
-				return nil, err
+				r.Failed = fmt.Sprintf("%s, %s: %v", srv.Name, l.name, err)
 			}
 			for _, v := range chosen {
 				measured[v.name] = true
@@ -200,6 +200,9 @@ func machine() Machine {
 // wrong returns an error if any variant has counted wrong.
 func (r *Results) wrong() error {
 	var errs []error
+	if r.Failed != "" {
+		errs = append(errs, errors.New(r.Failed))
+	}
 	for _, c := range r.Cells {
 		if c.WrongKeys != nil && *c.WrongKeys > 0 {
 			errs = append(errs, fmt.Errorf("%s, %s, %s, %s, round %d: %d keys are counted wrong", c.Database, c.Load, c.Variant, clients(c.Clients), c.Round, *c.WrongKeys))
