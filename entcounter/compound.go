@@ -36,7 +36,7 @@ type compound struct {
 }
 
 // Exec implements dialect.ExecQuerier.
-func (c *compound) Exec(ctx context.Context, query string, args, v any) (err error) {
+func (c *compound) Exec(ctx context.Context, query string, args, v any) error {
 	journal := newWriter(mysqlSQL{})
 	if c.journal(journal); journal.Len() == 0 {
 		return c.Driver.Exec(ctx, query, args, v)
@@ -68,9 +68,7 @@ func (c *compound) run(ctx context.Context, w *writer) (res compoundResult, err 
 		if err != nil {
 			rollBack(ctx, conn)
 		}
-		if cerr := conn.Close(); cerr != nil && err == nil {
-			err = cerr
-		}
+		_ = conn.Close()                        // the mutation is done, or undone, by now
 		if !errors.Is(err, driver.ErrBadConn) { // nothing was sent on that one
 			break
 		}
@@ -94,7 +92,8 @@ type compoundResult struct {
 func (r compoundResult) RowsAffected() (int64, error) { return r.rows, nil }
 func (r compoundResult) LastInsertId() (int64, error) { return int64(r.id), nil }
 
-// compoundOn returns the pool that a mutation can be a compound statement on, or nil.
+// compoundOn returns the pool that a mutation can be a compound statement on, or nil: the
+// driver of a transaction is of another type.
 func (s *Schema) compoundOn(ctx context.Context, drv dialect.Driver) *stdsql.DB {
 	d, ok := drv.(*sql.Driver)
 	if !ok || d.Dialect() != dialect.MySQL || s.imagesOnly || sessionVars(ctx) != "" {
@@ -130,16 +129,12 @@ func runsCompounds(ctx context.Context, pool *stdsql.DB) bool {
 
 // updateCompound updates rows whose number is all that is to be journalled. It is not
 // ok where there is more.
-func (m *mutation) updateCompound(spec *sqlgraph.UpdateSpec, u update) (n int, ok bool, err error) {
+func (m *mutation) updateCompound(pool *stdsql.DB, spec *sqlgraph.UpdateSpec, u update) (n int, ok bool, err error) {
 	if u.computed || u.edges {
 		return 0, false, nil
 	}
 	pins, ok := m.pinned(spec, u.set, u.counters)
 	if !ok {
-		return 0, false, nil
-	}
-	pool := m.schema.compoundOn(m.ctx, m.drv)
-	if pool == nil {
 		return 0, false, nil
 	}
 	deltas, err := u.perRow(pins)
@@ -151,13 +146,9 @@ func (m *mutation) updateCompound(spec *sqlgraph.UpdateSpec, u update) (n int, o
 }
 
 // deleteCompound deletes such rows.
-func (m *mutation) deleteCompound(spec *sqlgraph.DeleteSpec, t *Table, counters []counted) (n int, ok bool, err error) {
+func (m *mutation) deleteCompound(pool *stdsql.DB, spec *sqlgraph.DeleteSpec, t *Table, counters []counted) (n int, ok bool, err error) {
 	pins, ok := m.pinnedDelete(spec, t, counters)
 	if !ok {
-		return 0, false, nil
-	}
-	pool := m.schema.compoundOn(m.ctx, m.drv)
-	if pool == nil {
 		return 0, false, nil
 	}
 	var deltas changes
@@ -176,7 +167,7 @@ func (m *mutation) compound(pool *stdsql.DB, perRow *changes) *compound {
 			deltas := perRow.drain(d)
 			for i, delta := range deltas {
 				if i == 0 {
-					w.sql("INSERT INTO ").ident(d.Journal).sql(" (").idents(d.journalColumns()...).sql(") VALUES (")
+					w.intoJournal(d).sql("VALUES (")
 				} else {
 					w.sql(", (")
 				}

@@ -147,7 +147,11 @@ func inlined(query string, args []any) (string, []any) {
 		case int64:
 			b.WriteString(strconv.FormatInt(v, 10))
 		case bool:
-			b.WriteString(map[bool]string{false: "0", true: "1"}[v])
+			if v {
+				b.WriteByte('1')
+			} else {
+				b.WriteByte('0')
+			}
 		case string:
 			if !isPlainWord(v) {
 				return query, args

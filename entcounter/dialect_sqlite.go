@@ -28,8 +28,12 @@ func (sqliteSQL) age(expr string) string {
 type halves struct{ high, low string }
 
 func sumOf(expr string) halves {
-	low := "SUM(" + expr + " & 4294967295)"
-	return halves{"(SUM(" + expr + " >> 32) + (" + low + " >> 32))", "(" + low + " & 4294967295)"}
+	return halvesOf("SUM("+expr+" >> 32)", "SUM("+expr+" & 4294967295)")
+}
+
+// halvesOf carries what a low part has beyond 32 bits.
+func halvesOf(high, low string) halves {
+	return halves{"(" + high + " + (" + low + " >> 32))", "(" + low + " & 4294967295)"}
 }
 
 // value is an integer, or a float where that is out of range, which no destination
@@ -39,9 +43,9 @@ func (h halves) value() string { return h.high + " * 4294967296 + " + h.low }
 func (sqliteSQL) sum(expr string) string { return sumOf(expr).value() }
 
 func (sqliteSQL) sumWith(value, column string, part func(int) string) ([]string, string) {
+	high := "COALESCE(" + value + " >> 32, 0) + COALESCE(" + part(0) + ", 0)"
 	low := "(COALESCE(" + value + " & 4294967295, 0) + COALESCE(" + part(1) + ", 0))"
-	high := "(COALESCE(" + value + " >> 32, 0) + COALESCE(" + part(0) + ", 0) + (" + low + " >> 32))"
-	return []string{"SUM(" + column + " >> 32)", "SUM(" + column + " & 4294967295)"}, halves{high, "(" + low + " & 4294967295)"}.value()
+	return []string{"SUM(" + column + " >> 32)", "SUM(" + column + " & 4294967295)"}, halvesOf(high, low).value()
 }
 
 func (sqliteSQL) anyOf(expr string, _ field.Type) string { return "MIN(" + expr + ")" }

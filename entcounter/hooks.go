@@ -104,9 +104,8 @@ func (s *Schema) UpdateNode(ctx context.Context, drv dialect.Driver, spec *sqlgr
 		return sqlgraph.UpdateNode(ctx, drv, spec)
 	}
 	evaluated := *spec
-	if spec = &evaluated; spec.Predicate != nil {
-		spec.Predicate = evaluate(ctx, drv.Dialect(), spec.Node, spec.Predicate)
-	}
+	evaluated.Predicate = evaluate(ctx, drv.Dialect(), spec.Node, spec.Predicate)
+	spec = &evaluated
 	inOne := spec.ScanValues != nil && s.imagesInOne(drv, spec, u)
 	if inOne && s.alone(drv) {
 		defer memoOf(ctx).forget()
@@ -132,15 +131,14 @@ func (s *Schema) UpdateNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 		return sqlgraph.UpdateNodes(ctx, drv, spec)
 	}
 	evaluated := *spec
-	if spec = &evaluated; spec.Predicate != nil {
-		spec.Predicate = evaluate(ctx, drv.Dialect(), spec.Node, spec.Predicate)
-	}
+	evaluated.Predicate = evaluate(ctx, drv.Dialect(), spec.Node, spec.Predicate)
+	spec = &evaluated
 	if s.imagesInOne(drv, spec, u) && s.alone(drv) {
 		defer memoOf(ctx).forget()
 		return s.newMutation(ctx, nil, drv).update(spec, u)
 	}
-	if !inTransaction(drv) {
-		if n, ok, err := s.newMutation(ctx, nil, drv).updateCompound(spec, u); ok {
+	if pool := s.compoundOn(ctx, drv); pool != nil {
+		if n, ok, err := s.newMutation(ctx, nil, drv).updateCompound(pool, spec, u); ok {
 			memoOf(ctx).forget()
 			return n, err
 		}
@@ -209,15 +207,14 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 		return sqlgraph.DeleteNodes(ctx, drv, spec)
 	}
 	evaluated := *spec
-	if spec = &evaluated; spec.Predicate != nil {
-		spec.Predicate = evaluate(ctx, drv.Dialect(), spec.Node, spec.Predicate)
-	}
+	evaluated.Predicate = evaluate(ctx, drv.Dialect(), spec.Node, spec.Predicate)
+	spec = &evaluated
 	if s.deletesInOne(drv, spec, t) && s.alone(drv) {
 		defer memoOf(ctx).forget()
 		return s.newMutation(ctx, nil, drv).deleteInOne(spec, counters)
 	}
-	if !inTransaction(drv) {
-		if n, ok, err := s.newMutation(ctx, nil, drv).deleteCompound(spec, t, counters); ok {
+	if pool := s.compoundOn(ctx, drv); pool != nil {
+		if n, ok, err := s.newMutation(ctx, nil, drv).deleteCompound(pool, spec, t, counters); ok {
 			memoOf(ctx).forget()
 			return n, err
 		}
@@ -233,6 +230,9 @@ func (s *Schema) DeleteNodes(ctx context.Context, drv dialect.Driver, spec *sqlg
 // whenever it is called: what is read before the mutation and what this changes must be
 // the same rows, whatever the user's function depends on.
 func evaluate(ctx context.Context, dialectName string, node *sqlgraph.NodeSpec, predicate func(*sql.Selector)) func(*sql.Selector) {
+	if predicate == nil {
+		return nil
+	}
 	b := sql.Dialect(dialectName)
 	once := b.Select().From(b.Table(node.Table).Schema(node.Schema)).WithContext(ctx)
 	predicate(once)

@@ -121,21 +121,23 @@ func (s *Schema) alone(drv dialect.Driver) bool {
 // does not do.
 func (s *Schema) createAlone(ctx context.Context, drv dialect.Driver, nodes []*sqlgraph.CreateSpec, onConflict []sql.ConflictOption) (oneDriver, error) {
 	t := s.Tables[nodes[0].Table]
-	if t == nil || inTransaction(drv) || len(onConflict) > 0 || s.countsRows(t.Name) || len(s.numbered(t.Name)) > 0 {
+	if t == nil || len(onConflict) > 0 || s.countsRows(t.Name) || len(s.numbered(t.Name)) > 0 {
 		return nil, nil
 	}
-	sets := make([]columnSet, len(nodes))
-	for i, n := range nodes {
+	for _, n := range nodes {
 		if n.Schema != "" || slices.ContainsFunc(n.Edges, isElsewhere) {
 			return nil, nil
 		}
-		sets[i] = insertSetOf(n)
 	}
 	var pool *stdsql.DB // for a compound statement
 	if !s.alone(drv) {
 		if pool = s.compoundOn(ctx, drv); pool == nil {
 			return nil, nil
 		}
+	}
+	sets := make([]columnSet, len(nodes))
+	for i, n := range nodes {
+		sets[i] = insertSetOf(n)
 	}
 	var (
 		c        changes
@@ -521,9 +523,14 @@ func (w *writer) returning(columns []string) *writer {
 // journal writes the INSERT of a part that journals what a query yields.
 func (w *writer) journal(i int, d *Definition, query func()) {
 	w.part(partJournal+strconv.Itoa(i), func() {
-		w.sql("INSERT INTO ").ident(d.Journal).sql(" (").idents(d.journalColumns()...).sql(") ")
+		w.intoJournal(d)
 		query()
 	})
+}
+
+// intoJournal writes the INSERT up to what it inserts.
+func (w *writer) intoJournal(d *Definition) *writer {
+	return w.sql("INSERT INTO ").ident(d.Journal).sql(" (").idents(d.journalColumns()...).sql(") ")
 }
 
 // journalPerRow journals changes once for each row of the part after.

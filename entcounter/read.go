@@ -75,10 +75,12 @@ func (d *Definition) readFrom(ctx context.Context, drv dialect.Driver, spec *sql
 	if ordered {
 		keys = d.order(name, spec, r)
 	}
-	from := d.source(name, r.where, keys)
+	var from *sql.Selector
 	if r.inside && d.namesKey(r.where) {
 		// The predicate is within, where columns have their collations.
 		from, spec.Predicate = d.oneKey(name, r.where), nil
+	} else {
+		from = d.source(name, r.where, keys)
 	}
 	spec.From = sql.Dialect(name).Select().From(from).WithContext(ctx)
 	return nil
